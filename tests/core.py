@@ -44,8 +44,8 @@ from glru.selection.criteria import CRITERIA, find_criterion
 from glru.selection.dof import Freedom, bounds_nearby, freedom_at
 from glru.selection.judge import FoldsJudge, Judge, Pending, Screened, ValidationJudge, ValidationRows, Value
 from glru.selection.moves import Model, Move, MoveList
-from glru.sklearn import adapt, translated
-from glru.sklearn.estimators.tuned import value_bounds
+from glru.sklearn import adapt, translate_change
+from glru.sklearn.estimators.tuned import bound_value
 from glru.solution import Solution
 from glru.solvers import api as solvers
 from glru.solvers import train
@@ -161,6 +161,7 @@ __all__ = [
     "_files",
     "adapt",
     "as_matrix",
+    "bound_value",
     "bounds_nearby",
     "carried_bounds",
     "carried_columns",
@@ -254,9 +255,8 @@ __all__ = [
     "threads",
     "to_host",
     "train",
-    "translated",
+    "translate_change",
     "unbounded",
-    "value_bounds",
     "weighted_norm",
     "weighted_sum",
     "whole_gradient",

@@ -31,10 +31,10 @@ from glru.selection.search import Method as SearchMethod
 from glru.sklearn.adapt import adapt
 from glru.sklearn.after import after_models
 from glru.sklearn.certify import ModelCertificate, certify_estimator
-from glru.sklearn.drop_ins import Method, adapted_loocv, estimator_cross_val_predict, estimator_cross_validate
+from glru.sklearn.drop_ins import Method, loocv_adapted, predict_splits, validate_splits
 from glru.sklearn.preprocessing import split_params, weight_name
 from glru.sklearn.scoring import ErrorScore
-from glru.sklearn.stepwise import estimator_importance, estimator_stepwise
+from glru.sklearn.stepwise import measure_features, select_features
 from glru.solution import Solution
 from glru.solvers import solve, train
 from glru.statsmodels import adapt_results, is_statsmodels
@@ -160,7 +160,7 @@ def loocv(
         if is_estimator(model):
             _require_data("loocv", model, X, y)
             _refuse(f"{type(model).__name__}, whose rows are in memory", max_trainings=max_trainings, output=output)
-            return adapted_loocv(adapt(model, X, y, sample_weight), width=width, **options)
+            return loocv_adapted(adapt(model, X, y, sample_weight), width=width, **options)
         _refuse_data("loocv", model, X, y, sample_weight)
         return leave_one_out(model, **options, **widths_of(model, width), max_trainings=max_trainings, output=output)
 
@@ -327,9 +327,7 @@ def cross_val_predict(
                 raise ValueError(
                     f"width={width!r} is for a result of labels; an array has what its method needs. Leave it out, or use return_result=True."
                 )
-            return estimator_cross_val_predict(
-                model, X, y, cv, groups, method, weight, width, tol, shown, others, return_result
-            )
+            return predict_splits(model, X, y, cv, groups, method, weight, width, tol, shown, others, return_result)
         _refuse_data("cross_val_predict", model, X, y, sample_weight, params)
         _refuse(f"a {type(model).__name__}, whose result has the bounds", return_result=return_result or None)
         if method != "predict":
@@ -415,7 +413,7 @@ def cross_val_score(
         )
     with use_threads(n_jobs):
         weight, others = _fit_params(estimator, sample_weight, params)
-        found = estimator_cross_validate(
+        found = validate_splits(
             estimator, X, y, cv, groups, scoring, weight, width, tol, progress or verbose > 0, others, error_score
         )
     if "test_score" not in found:
@@ -503,7 +501,7 @@ def cross_validate(
         )
     with use_threads(n_jobs):
         weight, others = _fit_params(estimator, sample_weight, params)
-        return estimator_cross_validate(
+        return validate_splits(
             estimator,
             X,
             y,
@@ -659,7 +657,7 @@ def stepwise(
         model = _core(model, tol, criterion)
         if is_estimator(model):
             _require_data("stepwise", model, X, y)
-            return estimator_stepwise(model, X, y, X_val, y_val, sample_weight, settings)
+            return select_features(model, X, y, X_val, y_val, sample_weight, settings)
         if X is not None and X_val is None and isinstance(model, Problem | Solution):
             raise TypeError(
                 f"a {type(model).__name__} holds its data; glru.stepwise also got X. "
@@ -751,7 +749,7 @@ def feature_importance(
         model = _core(model, tol, criterion)
         if is_estimator(model):
             _require_data("feature_importance", model, X, y)
-            return estimator_importance(model, X, y, X_val, y_val, sample_weight, settings)
+            return measure_features(model, X, y, X_val, y_val, sample_weight, settings)
         _refuse_data("feature_importance", model, X, y, sample_weight)
         return measure_importance(model, X_val, y_val, settings)
 

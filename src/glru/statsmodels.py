@@ -127,7 +127,11 @@ def to_problem(model: Any, penalty: Penalty | None = None, scaling: Scaling = "s
     if not is_statsmodels(model) or kind not in MODELS:
         raise TypeError(f"the model must be {KNOWN}; got {type(model).__module__}.{kind}.{REMEDIES.get(kind, '')}")
     loss, weights = MODELS[kind](model)
-    X, y, offset = np.asarray(model.exog, dtype=np.float64), np.asarray(model.endog, dtype=np.float64), _offset(model)
+    X, y, offset = (
+        np.asarray(model.exog, dtype=np.float64),
+        np.asarray(model.endog, dtype=np.float64),
+        _read_offset(model),
+    )
     if offset is not None and isinstance(loss, Squared):
         y, offset = y - offset, None
     elif offset is not None and isinstance(loss, Logistic):
@@ -144,11 +148,11 @@ def to_problem(model: Any, penalty: Penalty | None = None, scaling: Scaling = "s
     return problem.derive(column_names=tuple(map(str, model.exog_names)))
 
 
-def _least_squares(model: Any) -> tuple[Loss, Array | None]:
+def _adapt_least_squares(model: Any) -> tuple[Loss, Array | None]:
     return Squared(), np.asarray(model.weights, dtype=np.float64) if type(model).__name__ == "WLS" else None
 
 
-def _generalised(model: Any) -> tuple[Loss, Array | None]:
+def _adapt_generalised(model: Any) -> tuple[Loss, Array | None]:
     family, link = type(model.family).__name__, type(model.family.link).__name__
     expected = LINKS.get(family)
     if expected is None:
@@ -162,20 +166,20 @@ def _generalised(model: Any) -> tuple[Loss, Array | None]:
     return FAMILIES[family](model), weights
 
 
-def _binomial(model: Any) -> Loss:
+def _adapt_binomial(model: Any) -> Loss:
     y = np.asarray(model.endog)
     labels = bool(np.all((y == 0.0) | (y == 1.0)) and np.any(y == 0.0) and np.any(y == 1.0))
     return Logistic() if labels and np.all(np.asarray(getattr(model, "n_trials", 1.0)) == 1.0) else Binomial()
 
 
-def _tweedie(model: Any) -> Loss:
+def _adapt_tweedie(model: Any) -> Loss:
     power = float(model.family.var_power)
     if not 1.0 <= power <= 2.0:
         raise ValueError(f"the Tweedie family is known with a power from 1 to 2; got var_power={power!r}.")
     return Poisson() if power == 1.0 else Gamma() if power == 2.0 else Tweedie(power)
 
 
-def _offset(model: Any) -> Array | None:
+def _read_offset(model: Any) -> Array | None:
     """The offset and the logarithm of the exposure, which statsmodels stores together; None if the model has neither."""
     parts = [getattr(model, name, None) for name in ("offset", "exposure")]
     known = [np.asarray(part, dtype=np.float64) for part in parts if part is not None and np.any(part)]
@@ -206,11 +210,11 @@ def _refuse_other_fits(results: Any, model: Any) -> None:
 
 
 MODELS: dict[str, Callable[[Any], tuple[Loss, Array | None]]] = {
-    "OLS": _least_squares,
-    "WLS": _least_squares,
-    "Logit": lambda model: (_binomial(model), None),
+    "OLS": _adapt_least_squares,
+    "WLS": _adapt_least_squares,
+    "Logit": lambda model: (_adapt_binomial(model), None),
     "Poisson": lambda model: (Poisson(), None),
-    "GLM": _generalised,
+    "GLM": _adapt_generalised,
 }
 
 LINKS = {
@@ -225,10 +229,10 @@ LINKS = {
 
 FAMILIES: dict[str, Callable[[Any], Loss]] = {
     "Gaussian": lambda model: Squared(),
-    "Binomial": _binomial,
+    "Binomial": _adapt_binomial,
     "Poisson": lambda model: Poisson(),
     "Gamma": lambda model: Gamma(),
-    "Tweedie": _tweedie,
+    "Tweedie": _adapt_tweedie,
     "NegativeBinomial": lambda model: NegativeBinomial(1.0 / float(model.family.alpha)),
 }
 

@@ -154,7 +154,7 @@ def test_places(tmp_path):
     assert "it is a folder without Parquet files" in complaint("loocv", tmp_path, "--format", "csv")
     assert "a dataset must be known by name" in complaint("loocv", "no_such_data")
     (tmp_path / "data.xyz").write_text(GOOD)
-    assert "told by its suffix" in complaint("loocv", tmp_path / "data.xyz")
+    assert "given by its suffix" in complaint("loocv", tmp_path / "data.xyz")
     for option, name, said in (
         ("--out", "rows.txt", "must end in .csv or .parquet"),
         ("--plot", "a.gif", "must end in .png or .svg or .pdf"),

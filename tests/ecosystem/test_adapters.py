@@ -26,7 +26,7 @@ from sklearn.svm import LinearSVC
 
 import glru
 from tests.cases import SINCE_1_8, each, l1
-from tests.core import adapt, translated
+from tests.core import adapt, translate_change
 from tests.ecosystem.models import MODELS, SHIFTING, SPARSE, TIGHT, cancer, diabetes, iris, quietly, raw_cancer, wine
 
 WEIGHTED = ["logistic", "logistic-liblinear", "svc", "ridge-classifier", "ridge", "elastic-net"]
@@ -141,7 +141,7 @@ def test_changes_are_translated(name):
     for change, new_X, new_y, weight in cases:
         expected = adapt(estimator, new_X, new_y, weight)
         for k, problem in enumerate(adapted.problems):
-            changed = translated(adapted, k, change).apply(problem)
+            changed = translate_change(adapted, k, change).apply(problem)
             assert np.array_equal(changed.X, expected.problems[k].X)
             assert np.array_equal(changed.y, expected.problems[k].y)
             assert np.allclose(changed.weights, expected.problems[k].weights)
@@ -191,7 +191,7 @@ def test_a_subclass_is_not_taken_for_its_parent():
 def test_changes_that_shift_other_rows_are_refused():
     for estimator, data in (SHIFTING["balanced"], SHIFTING["scaled"]):
         with pytest.raises(ValueError, match=r"more than the change itself.*give the model alone"):
-            translated(adapt(estimator, *data()), 0, glru.RemoveRows([0]))
+            translate_change(adapt(estimator, *data()), 0, glru.RemoveRows([0]))
 
 
 def test_a_model_of_other_data_is_refused():
@@ -216,11 +216,11 @@ def test_models_that_choose_their_strength(model):
     """Certified at the strength they chose; what they would choose from other rows is refused, with a remedy that works."""
     estimator, data, name = model
     X, y = data()
-    with pytest.raises(TypeError, match=rf"anew whenever its rows change.*Use {name}\((C|alpha)=\.\.\."):
+    with pytest.raises(TypeError, match=rf"again whenever its rows change.*Use {name}\((C|alpha)=\.\.\."):
         glru.loocv(estimator, X, y)
     fitted = quietly(lambda: clone(estimator).fit(X, y))
     assert glru.certify(fitted, X, y).relative_gap < 1e-6
-    with pytest.raises(TypeError, match="anew whenever its rows change") as refusal:
+    with pytest.raises(TypeError, match="again whenever its rows change") as refusal:
         glru.cross_val_predict(fitted, X, y)
     remedy = eval(re.search(r"Use (.*?\)) with", str(refusal.value))[1], vars(linear_model))
     assert not np.ma.is_masked(glru.cross_val_predict(remedy, X, y, cv=3))

@@ -20,7 +20,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import glru
-from tests.core import ScoreBounds, adapt, value_bounds
+from tests.core import ScoreBounds, adapt, bound_value
 from tests.ecosystem.models import TIGHT, cancer, diabetes, quietly, raw_cancer, wine
 
 ESTIMATORS = [
@@ -361,5 +361,5 @@ def test_equal_shares_of_errors_are_equal():
             bounds=ScoreBounds(scores, scores),
             adapted=targets,
         )
-        values.append(value_bounds(found, "error", by_fold=True))
+        values.append(bound_value(found, "error", by_fold=True))
     assert values == [(0.03, 0.03)] * 2

@@ -570,7 +570,7 @@ def test_what_a_pipeline_does_not_have():
             glru.loocv(pipeline, X, y, method=method)
     with pytest.raises(ValueError, match=r"and there are 90 \(PCA is fitted.*Leave checkpoint out"):
         glru.loocv(make_pipeline(PCA(2), model_of()), X, y, checkpoint="run.npz")
-    with pytest.raises(ValueError, match="make something else of this data"):
+    with pytest.raises(ValueError, match="give other results when fitted to this data"):
         glru.certify(pipeline.fit(X, y), X[:50], y[:50])
 
 

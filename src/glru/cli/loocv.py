@@ -30,7 +30,7 @@ from glru.report.metrics import (
     sampling_interval,
 )
 from glru.report.quality import coefficients_section
-from glru.sklearn.drop_ins import adapted_loocv
+from glru.sklearn.drop_ins import loocv_adapted
 
 LISTED_ROWS, MOST_COLUMNS = 20, 2000
 """Number of rows in the report's influence table, and the largest number of columns for which it is made."""
@@ -105,7 +105,7 @@ def loocv(
             if job.problem.loss.several and width is None:
                 # Rows are taken one by one there: narrow intervals cost next to nothing more than labels.
                 asked["width"] = CLASS_WIDTH
-            result = adapted_loocv(job.adapted, [solution], progress=report, checkpoint=stored, **asked, **limit)
+            result = loocv_adapted(job.adapted, [solution], progress=report, checkpoint=stored, **asked, **limit)
         if result.problem.loss.several:
             result = replace(result, known_classes=np.array(job.prepared.targets.classes))
         seconds = {"read": job.seconds, "train": fit} | result.seconds

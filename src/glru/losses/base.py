@@ -172,7 +172,7 @@ def where_true(xp: Any, condition: Any, value: float) -> Array:
     return np.where(condition, value, 0.0) if xp is np else value * xp.astype(condition, xp.float64)
 
 
-def positive_parameter(owner: str, name: str, value: float) -> float:
+def require_positive(owner: str, name: str, value: float) -> float:
     """A finite number above zero, or an error that says so."""
     number = float(value)
     if not (0.0 < number < np.inf):

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from glru._options import suggest_options
 from glru.linalg import Array, floats, namespace
-from glru.losses.base import Loss, Task, positive_parameter, where_true
+from glru.losses.base import Loss, Task, require_positive, where_true
 
 
 @final
@@ -105,7 +105,7 @@ class SmoothedHinge(Loss):
     piecewise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "gamma", positive_parameter("SmoothedHinge", "gamma", self.gamma))
+        object.__setattr__(self, "gamma", require_positive("SmoothedHinge", "gamma", self.gamma))
 
     @property
     def smoothness(self) -> float:

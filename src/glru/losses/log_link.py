@@ -16,7 +16,7 @@ from scipy.special import xlog1py, xlogy
 
 from glru._options import suggest_options
 from glru.linalg import FEW, Array, floats
-from glru.losses.base import Link, Loss, Task, positive_parameter
+from glru.losses.base import Link, Loss, Task, require_positive
 from glru.losses.logistic import divergence, entropy_excess
 
 LARGEST_EXPONENTIAL = 1e300
@@ -158,7 +158,7 @@ class Gamma(LogLink):
 
     def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
         y, z = floats(y, z)
-        ratio = grown(y, -z)
+        ratio = scale_exponential(y, -z)
         return bregman(np.log(y) - z), 1.0 - ratio, ratio
 
     def third_derivative(self, y: ArrayLike, z: ArrayLike) -> Array:
@@ -239,7 +239,7 @@ class Tweedie(LogLink):
     def _parts(self, y: Array, z: Array) -> tuple[Array, Array]:
         """``e^(a z)`` and ``y e^(-b z)``."""
         a, b = self._exponents
-        return exponential(a * z), grown(y, -b * z)
+        return exponential(a * z), scale_exponential(y, -b * z)
 
     def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
         y, z = floats(y, z)
@@ -335,7 +335,7 @@ class NegativeBinomial(LogLink):
     fourth_constant: ClassVar[float | None] = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "theta", positive_parameter("NegativeBinomial", "theta", self.theta))
+        object.__setattr__(self, "theta", require_positive("NegativeBinomial", "theta", self.theta))
 
     @property
     def score_noise(self) -> float:
@@ -388,7 +388,7 @@ def exponential(x: Array) -> Array:
     return np.exp(np.minimum(x, LOG_LARGEST))
 
 
-def grown(y: Array, x: Array) -> Array:
+def scale_exponential(y: Array, x: Array) -> Array:
     """``y e^x``, at most ``LARGEST_EXPONENTIAL``: in two steps, so that a tiny ``y`` meets no exponential that was cut off."""
     half = exponential(0.5 * x)
     with np.errstate(over="ignore"):

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from glru._options import suggest_options
 from glru.linalg import Array, floats, namespace
-from glru.losses.base import Loss, Task, positive_parameter, where_true
+from glru.losses.base import Loss, Task, require_positive, where_true
 
 
 @final
@@ -96,7 +96,7 @@ class Huber(Loss):
         return 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "gamma", positive_parameter("Huber", "gamma", self.gamma))
+        object.__setattr__(self, "gamma", require_positive("Huber", "gamma", self.gamma))
 
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)

@@ -20,7 +20,7 @@ import numpy as np
 
 from glru.linalg import calm_blas, n_threads
 from glru.rows.block import Block, Places, read_block
-from glru.rows.sources import Sources, data_changed
+from glru.rows.sources import Sources, make_change_error
 
 FAN_IN = 8
 """Number of results that one task adds up."""
@@ -92,7 +92,7 @@ def run_task(
             found = task(placed.without(place.absent), *own, *shared)
             # After the work: rows of a memory map can change while it is done.
             if place.checksum is not None and block.checksum() != place.checksum:
-                raise data_changed(f"block {number}, which begins with row {place.start},")
+                raise make_change_error(f"block {number}, which begins with row {place.start},")
             return found
     except (MemoryError, OSError) as error:
         if isinstance(error, OSError) and error.errno != errno.ENOMEM:
@@ -197,7 +197,7 @@ def _sum(results: list[Any]) -> Any:
     return reduce(add, results)
 
 
-def _client() -> Any:
+def _find_client() -> Any:
     """The client of a dask cluster, if that is where dask computes."""
     from dask.base import get_scheduler
 
@@ -215,7 +215,7 @@ def make_executor(sources: Sources) -> Executor:
     """Dask for what comes from dask, and for anything while a client is open; otherwise threads."""
     weights = sources.weight or (None,) * len(sources.X)
     parts = tuple(zip(sources.X, sources.y, weights, strict=True))
-    cluster = "distributed" in sys.modules and _client() is not None
+    cluster = "distributed" in sys.modules and _find_client() is not None
     if not sources.from_dask and not cluster:
         return Threads(parts)
     import dask
@@ -223,4 +223,4 @@ def make_executor(sources: Sources) -> Executor:
     read = dask.delayed(read_block, pure=False)
     blocks = [read(*part) for part in parts]
     # Workers of a cluster keep their blocks; a lost one is made again from its source.
-    return Dask(dask.persist(*blocks) if cluster or _client() is not None else tuple(blocks))
+    return Dask(dask.persist(*blocks) if cluster or _find_client() is not None else tuple(blocks))

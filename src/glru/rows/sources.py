@@ -27,7 +27,7 @@ HIDDEN = (".", "_")
 """Files and folders with these prefixes are not data: other programs use them for unfinished files, logs and indices."""
 
 
-def data_changed(what: str) -> RuntimeError:
+def make_change_error(what: str) -> RuntimeError:
     """The error for data that changed between two passes."""
     return RuntimeError(
         f"the data must stay as it is while it is used; {what} changed after the problem was made. Make the problem again "
@@ -59,7 +59,7 @@ class MappedRows(Reader):
         # Rows beyond the end of a file would not be an error but the end of the process.
         end = self.offset + np.dtype(self.dtype).itemsize * int(np.prod(self.shape, dtype=np.int64))
         if Path(self.filename).stat().st_size < end:
-            raise data_changed(f"{self.filename}, which is shorter now,")
+            raise make_change_error(f"{self.filename}, which is shorter now,")
         return np.memmap(self.filename, dtype=self.dtype, mode="r", offset=self.offset, shape=self.shape)
 
 
@@ -77,7 +77,7 @@ class ParquetRows(Reader):
     def read(self) -> Any:
         pl = require("polars", "cli", "reading Parquet files")
         if Path(self.filename).stat().st_size != self.size:
-            raise data_changed(f"{self.filename}, which has another size now,")
+            raise make_change_error(f"{self.filename}, which has another size now,")
         one = isinstance(self.columns, str)
         names = [self.columns] if isinstance(self.columns, str) else list(self.columns)
         with _name_files(self.filename):
@@ -147,7 +147,9 @@ def open_sources(X: Any, y: Any, sample_weight: Any, block_bytes: int) -> Source
         X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
         lengths, parts = list(X.chunks[0]), tuple(X.to_delayed()[:, 0])
     inputs = tuple(str(part.filename) for part in (X, y, sample_weight) if _is_mapped_file(part))
-    return Sources(parts, _parts(y, "y", parts, lengths), _weights(sample_weight, parts, lengths), inputs=inputs)
+    return Sources(
+        parts, _split_parts(y, "y", parts, lengths), _find_weights(sample_weight, parts, lengths), inputs=inputs
+    )
 
 
 def _is_mapped_file(values: Any) -> bool:
@@ -181,7 +183,7 @@ def _parquet(path: Path, y: Any, sample_weight: Any, block_bytes: int) -> Source
         other = _names_of(file)
         if other != names:
             raise ValueError(f"all Parquet files must have the same columns; {file.name} has {other}, not {names}.")
-    features = _features(names, y, sample_weight)
+    features = _find_features(names, y, sample_weight)
     height = max(1, block_bytes // (8 * max(1, len(features))))
     windows = []
     for file in files:
@@ -195,7 +197,7 @@ def _parquet(path: Path, y: Any, sample_weight: Any, block_bytes: int) -> Source
     def parts(values: Any, name: str) -> tuple[Any, ...]:
         if isinstance(values, str):
             return tuple(ParquetRows(file, values, *window) for file, *window in windows)
-        return _parts(values, name, X, lengths)
+        return _split_parts(values, name, X, lengths)
 
     weight = None if sample_weight is None else parts(sample_weight, "sample_weight")
     inputs = (str(path), *(str(part.filename) for part in (y, sample_weight) if _is_mapped_file(part)))
@@ -221,9 +223,9 @@ def _names_of(file: Path) -> tuple[str, ...]:
 
 
 def _frame(X: Any, y: Any, sample_weight: Any) -> Sources:
-    features = _features(tuple(str(c) for c in X.columns), y, sample_weight)
+    features = _find_features(tuple(str(c) for c in X.columns), y, sample_weight)
     named = {str(c): c for c in X.columns}
-    inputs = tuple(place for part in (X, y, sample_weight) for place in _places(part))
+    inputs = tuple(place for part in (X, y, sample_weight) for place in _find_files(part))
     # Dask joins small partitions of what it reads, of few columns more than of many: only the partitions of one graph go
     # together. Rows, targets and weights that are named come from one; others keep the partitions they were given in.
     given = any(_is_array(part) or _is_frame(part) for part in (y, sample_weight))
@@ -232,7 +234,9 @@ def _frame(X: Any, y: Any, sample_weight: Any) -> Sources:
     X = _pick_columns(blocks, [named[c] for c in features])
 
     def parts(values: Any, name: str) -> tuple[Any, ...]:
-        return _pick_columns(blocks, named[values]) if isinstance(values, str) else _parts(values, name, X, lengths)
+        return (
+            _pick_columns(blocks, named[values]) if isinstance(values, str) else _split_parts(values, name, X, lengths)
+        )
 
     weight = None if sample_weight is None else parts(sample_weight, "sample_weight")
     return Sources(X, parts(y, "y"), weight, features, inputs)
@@ -258,7 +262,7 @@ def _pick(frame: Any, columns: Any) -> Any:
     return frame[columns]
 
 
-def _places(values: Any) -> list[str]:
+def _find_files(values: Any) -> list[str]:
     """The files and folders that a dask dataframe is read from, as far as they can be found out."""
     if not _is_frame(values):
         return [str(values.filename)] if _is_mapped_file(values) else []
@@ -270,7 +274,7 @@ def _places(values: Any) -> list[str]:
     return found
 
 
-def _features(names: tuple[str, ...], y: Any, sample_weight: Any) -> tuple[str, ...]:
+def _find_features(names: tuple[str, ...], y: Any, sample_weight: Any) -> tuple[str, ...]:
     """The columns without those of the targets and the weights."""
     for role, name in (("y", y), ("sample_weight", sample_weight)):
         if isinstance(name, str) and name not in names:
@@ -279,18 +283,18 @@ def _features(names: tuple[str, ...], y: Any, sample_weight: Any) -> tuple[str, 
     return tuple(name for name in names if name not in others and not name.startswith(INDEX_COLUMNS))
 
 
-def _weights(values: Any, X: tuple[Any, ...], lengths: Sequence[float]) -> tuple[Any, ...] | None:
-    return None if values is None else _parts(values, "sample_weight", X, lengths)
+def _find_weights(values: Any, X: tuple[Any, ...], lengths: Sequence[float]) -> tuple[Any, ...] | None:
+    return None if values is None else _split_parts(values, "sample_weight", X, lengths)
 
 
-def _parts(values: Any, name: str, X: tuple[Any, ...], lengths: Sequence[float]) -> tuple[Any, ...]:
+def _split_parts(values: Any, name: str, X: tuple[Any, ...], lengths: Sequence[float]) -> tuple[Any, ...]:
     """Targets or weights, in the blocks of X; ``lengths`` may be unknown (NaN)."""
     if isinstance(values, str):
         raise ValueError(f"{name} must be an array; got the name {values!r}, and X has no names.")
     if _is_array(values) or _is_frame(values):
-        return _dask_parts(values, name, lengths)
+        return _split_dask(values, name, lengths)
     if np.isnan(lengths).any():
-        lengths = _computed_lengths(X)
+        lengths = _compute_lengths(X)
     counts = [int(length) for length in lengths]
     array = values if isinstance(values, np.memmap) else _inputs.as_array(values, name)
     array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
@@ -302,7 +306,7 @@ def _parts(values: Any, name: str, X: tuple[Any, ...], lengths: Sequence[float])
     return tuple(array[start:stop] for start, stop in pairwise(edges))
 
 
-def _dask_parts(values: Any, name: str, lengths: Sequence[float]) -> tuple[Any, ...]:
+def _split_dask(values: Any, name: str, lengths: Sequence[float]) -> tuple[Any, ...]:
     if _is_array(values):
         values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
         if values.ndim != 1:
@@ -326,13 +330,13 @@ def _dask_parts(values: Any, name: str, lengths: Sequence[float]) -> tuple[Any, 
     return parts
 
 
-def _computed_lengths(X: tuple[Any, ...]) -> list[float]:
+def _compute_lengths(X: tuple[Any, ...]) -> list[float]:
     import dask
 
-    return [float(n) for n in dask.compute(*(dask.delayed(_length)(part) for part in X))]
+    return [float(n) for n in dask.compute(*(dask.delayed(_count_rows)(part) for part in X))]
 
 
-def _length(part: Any) -> int:
+def _count_rows(part: Any) -> int:
     return int(part.shape[0])
 
 

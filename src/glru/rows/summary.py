@@ -10,7 +10,7 @@ from glru import _inputs
 from glru.linalg import Array, Matrix
 from glru.losses.base import Task
 from glru.rows.block import Block, sum_weights
-from glru.rows.sources import data_changed
+from glru.rows.sources import make_change_error
 
 SAMPLE_BYTES = 64 << 20
 """The largest size, in bytes, of the sample of rows that a training starts from."""
@@ -188,7 +188,7 @@ def summarize(block: Block, task: Task, n_blocks: int) -> Summary:
     chosen.sort()
     sample = Sample(((X[chosen], block.y[chosen], weight[chosen]),))
     if block.checksum() != checksum:
-        raise data_changed(f"block {number}")
+        raise make_change_error(f"block {number}")
     return Summary(
         lengths=ByBlock({number: block.n_rows}),
         columns=ByBlock({number: (X.shape[1], block.column_names)}),

@@ -2,6 +2,6 @@
 
 from glru.sklearn.adapt import adapt
 from glru.sklearn.adapted import Adapted
-from glru.sklearn.after import translated
+from glru.sklearn.after import translate_change
 
-__all__ = ["Adapted", "adapt", "translated"]
+__all__ = ["Adapted", "adapt", "translate_change"]

@@ -188,9 +188,9 @@ class Adapted:
         known = columns is not None and not alone.all()
         first = np.ones((alone.size, self.offset))
         return Refits(
-            strengths=_prefixed(first, columns.strengths) if known and columns is not None else None,
-            fills=_prefixed(0.0 * first, columns.fills) if known and columns is not None else None,
-            filled=_prefixed(first < 0.0, columns.filled) if known and columns is not None else None,
+            strengths=_prepend_constant(first, columns.strengths) if known and columns is not None else None,
+            fills=_prepend_constant(0.0 * first, columns.fills) if known and columns is not None else None,
+            filled=_prepend_constant(first < 0.0, columns.filled) if known and columns is not None else None,
             class_factors=factors,
             groups=groups,
             error=max(0.0 if columns is None else columns.error, 0.0 if factors is None else 8.0 * UNIT),
@@ -342,6 +342,6 @@ def probabilities_of(scores: Array) -> Array:
     return likely / likely.sum(axis=1, keepdims=True)
 
 
-def _prefixed(first: NDArray[Any], columns: NDArray[Any] | None) -> Any:
+def _prepend_constant(first: NDArray[Any], columns: NDArray[Any] | None) -> Any:
     """Prepend a constant column."""
     return columns if columns is None or not first.shape[1] else np.hstack([first, columns])

@@ -30,7 +30,7 @@ from glru.sklearn.objectives import penalty_of
 from glru.solution import Solution
 
 
-def translated(adapted: Adapted, k: int, change: Change) -> Change:
+def translate_change(adapted: Adapted, k: int, change: Change) -> Change:
     """Translate a change of the caller's data to the ``k``-th problem.
 
     Labels are those of the estimator, columns those of the caller's data, weights before any class weights.
@@ -140,7 +140,7 @@ def after_models(
 ) -> After:
     """What is proven about an estimator's problems after a change of the caller's data."""
     parts = tuple(
-        change_model(solution, translated(adapted, k, change), candidate, bound, max_steps, max_seconds)
+        change_model(solution, translate_change(adapted, k, change), candidate, bound, max_steps, max_seconds)
         for k, solution in enumerate(solutions)
     )
     name, constant = type(adapted.estimator).__name__, adapted.objective.constant

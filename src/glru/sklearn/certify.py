@@ -19,7 +19,7 @@ from glru.regions import Region, regions_of, score_bounds
 from glru.regions.classes import ClassEllipsoid
 from glru.sklearn.adapt import adapt
 from glru.sklearn.adapted import Adapted
-from glru.sklearn.objectives import chosen_model
+from glru.sklearn.objectives import find_chosen_model
 from glru.solution import dual_of, relative
 from glru.solvers import solve
 from glru.updates import MAX_STEPS, newton_candidate
@@ -169,7 +169,7 @@ def certify_estimator(estimator: Any, X: Any, y: Any, sample_weight: Any = None)
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(estimator)
-    adapted = adapt(chosen_model(estimator), X, y, sample_weight, keep=True)
+    adapted = adapt(find_chosen_model(estimator), X, y, sample_weight, keep=True)
     points = adapted.points(estimator)
     pairs = [_certify_pair(problem, point) for problem, point in zip(adapted.problems, points, strict=True)]
     return ModelCertificate(adapted, tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))

@@ -22,9 +22,9 @@ from glru.sklearn.columns import (
     Splits,
     Unfollowed,
     as_numbers,
-    column_chunks,
     join,
     largest_of,
+    split_columns,
     width_of,
 )
 from glru.sklearn.preprocessing import is_a
@@ -109,25 +109,25 @@ def _column_transformer(walk: Walk, step: Any, columns: Columns) -> Columns:
     for name, part, chosen in step.transformers_:
         # scikit-learn before 1.7 keeps the remainder in a list of its own that warns when it is read.
         chosen = chosen.data if isinstance(chosen, UserList) else chosen
-        if (isinstance(part, str) and part == "drop") or _none_of(chosen):
+        if (isinstance(part, str) and part == "drop") or _take_none(chosen):
             continue
         given = _safe_indexing(columns.given, chosen, axis=1)
-        places = None if columns.values is None else _positions(columns.given, chosen)
-        blocks.append(_times(walk.through(part, columns.take(given, places)), weights.get(name)))
+        places = None if columns.values is None else _find_positions(columns.given, chosen)
+        blocks.append(_multiply(walk.through(part, columns.take(given, places)), weights.get(name)))
     return join(walk.transform(step, columns.given), blocks)
 
 
 def _feature_union(walk: Walk, step: Any, columns: Columns) -> Columns:
     weights = step.transformer_weights or {}
     blocks = [
-        _times(walk.through(part, columns), weights.get(name))
+        _multiply(walk.through(part, columns), weights.get(name))
         for name, part in step.transformer_list
         if not (isinstance(part, str) and part == "drop")
     ]
     return join(walk.transform(step, columns.given), blocks)
 
 
-def _times(columns: Columns, weight: float | None) -> Columns:
+def _multiply(columns: Columns, weight: float | None) -> Columns:
     """Columns multiplied by their weight in a FeatureUnion."""
     if weight is None or weight == 1.0:
         return columns
@@ -149,14 +149,14 @@ def _require_squares(columns: Columns) -> None:
         raise Unfollowed("the values of a column are too large or too small to be squared")
 
 
-def _none_of(chosen: Any) -> bool:
+def _take_none(chosen: Any) -> bool:
     if isinstance(chosen, str | slice) or np.isscalar(chosen):
         return False
     chosen = np.asarray(chosen)
     return chosen.size == 0 or (chosen.dtype == np.bool_ and not chosen.any())
 
 
-def _positions(given: Any, chosen: Any) -> NDArray[np.intp]:
+def _find_positions(given: Any, chosen: Any) -> NDArray[np.intp]:
     """The places of the columns that a column transformer chooses."""
     first = chosen.start if isinstance(chosen, slice) else np.ravel(np.asarray(chosen, dtype=object))[0]
     if isinstance(first, str):
@@ -177,13 +177,13 @@ def _standard_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
     if step.with_mean:
         changes = {"shift": mean, "shift0": columns.shift0 + columns.scale0 * step.mean_}
     if step.with_std:
-        changes["scale"] = _deviations(walk, columns, mean, variance, error)
+        changes["scale"] = _scale_by_deviation(walk, columns, mean, variance, error)
         changes["scale0"] = columns.scale0 * step.scale_
         changes["scale_error"] = error
     return columns.scaled(given, **changes)
 
 
-def _deviations(walk: Walk, columns: Columns, mean: Array, variance: Array, error: Array) -> Array:
+def _scale_by_deviation(walk: Walk, columns: Columns, mean: Array, variance: Array, error: Array) -> Array:
     """Standard deviations as scales; the previous scale where scikit-learn treats the column as constant."""
     # scikit-learn does not divide by a standard deviation that may be rounding only.
     count = columns.n_values + columns.n_filled
@@ -201,20 +201,20 @@ def _deviations(walk: Walk, columns: Columns, mean: Array, variance: Array, erro
     return np.where(flat, columns.scale, np.sqrt(variance))
 
 
-def _spread(walk: Walk, columns: Columns, width: Array) -> Array:
+def _scale_by_range(walk: Walk, columns: Columns, width: Array) -> Array:
     """A range of each column as its scale; the previous scale where scikit-learn treats the column as constant."""
     own, limit = width / columns.scale, 10.0 * EPS
     walk.set_apart((own > limit / SURE) & (own < SURE * limit), "a column has next to no spread")
     return np.where(own < limit, columns.scale, width)
 
 
-def _squared_error(scale: Array, size: Array) -> Array:
+def _bound_squared_error(scale: Array, size: Array) -> Array:
     """The largest error of a squared scale in each column whose scale errs by a few roundings of numbers of some size."""
     error = OPERATIONS * UNIT * size
     return largest_of(error * (2.0 * scale + error))
 
 
-def _size(columns: Columns) -> Array:
+def _bound_size(columns: Columns) -> Array:
     """The largest number in each column, filled values and shifts included."""
     assert columns.values is not None
     low, high = columns.value_range
@@ -230,7 +230,7 @@ def _min_max_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
     assert columns.values is not None
     low, high = columns.extremes
     start, end = step.feature_range
-    scale = _spread(walk, columns, high - low) / (end - start)
+    scale = _scale_by_range(walk, columns, high - low) / (end - start)
     shift = low - start * scale
     scale0 = columns.scale0 / step.scale_
     shift0 = columns.shift0 - step.min_ * scale0
@@ -246,9 +246,9 @@ def _min_max_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
             least, most = np.fmin(least, columns.fill0[0]), np.fmax(most, columns.fill0[0])
         same = (low == least) & (high == most)
         scale, shift = np.where(same, scale0, scale), np.where(same, shift0, shift)
-    error = _squared_error(scale, _size(columns) + np.abs(shift)) + 4.0 * largest_of(scale) * columns.fill_error / (
-        end - start
-    )
+    error = _bound_squared_error(scale, _bound_size(columns) + np.abs(shift)) + 4.0 * largest_of(
+        scale
+    ) * columns.fill_error / (end - start)
     return columns.scaled(
         walk.transform(step, columns.given),
         scale=scale,
@@ -264,12 +264,14 @@ def _max_abs_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
     assert columns.values is not None
     low, high = columns.extremes
     width = np.maximum(np.abs(low - columns.shift), np.abs(high - columns.shift))
-    scale = _spread(walk, columns, width)
+    scale = _scale_by_range(walk, columns, width)
     if getattr(step, "clip", False):
         farthest = np.max([np.abs(value - columns.shift) for value in columns.held_out], axis=0)
         walk.set_apart(farthest > width, "a row has a value out of the range of the others, which is clipped")
     shift_error = columns.moments[2] if columns.shift.shape[0] > 1 else 0.0
-    error = _squared_error(scale, _size(columns)) + 4.0 * largest_of(scale) * (columns.fill_error + shift_error)
+    error = _bound_squared_error(scale, _bound_size(columns)) + 4.0 * largest_of(scale) * (
+        columns.fill_error + shift_error
+    )
     scale0 = columns.scale0 * step.scale_
     return columns.scaled(walk.transform(step, columns.given), scale=scale, scale0=scale0, scale_error=error)
 
@@ -286,8 +288,11 @@ def _robust_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
             from scipy.stats import norm
 
             adjust = float(norm.ppf(step.quantile_range[1] / 100.0) - norm.ppf(step.quantile_range[0] / 100.0))
-        scale = _spread(walk, columns, high - low) / adjust
-        error = _squared_error(scale, _size(columns) / adjust) + 4.0 * largest_of(scale) * columns.fill_error / adjust
+        scale = _scale_by_range(walk, columns, high - low) / adjust
+        error = (
+            _bound_squared_error(scale, _bound_size(columns) / adjust)
+            + 4.0 * largest_of(scale) * columns.fill_error / adjust
+        )
         changes |= {"scale": scale, "scale0": columns.scale0 * step.scale_, "scale_error": error}
     return columns.scaled(walk.transform(step, columns.given), **changes)
 
@@ -327,7 +332,7 @@ def _fill(walk: Walk, step: Any, columns: Columns, statistics: Any) -> Columns:
     walk.set_apart((columns.n_values == 0) & holes, "a column has no value in any other row")
     at_once = np.asarray(statistics, dtype=np.float64)[None, :]
     fill0 = columns.shift0 + columns.scale0 * at_once
-    error = OPERATIONS * UNIT * _size(columns)
+    error = OPERATIONS * UNIT * _bound_size(columns)
     if step.strategy == "mean":
         fill, _, error, _ = columns.moments
     elif step.strategy == "median":
@@ -335,7 +340,7 @@ def _fill(walk: Walk, step: Any, columns: Columns, statistics: Any) -> Columns:
     elif step.strategy == "constant":
         fill = columns.shift + columns.scale * at_once
     else:
-        fill, fill0 = _most_frequent(columns, holes)
+        fill, fill0 = _find_modes(columns, holes)
     keep = ~holes[None, :]
     return replace(
         columns,
@@ -345,7 +350,7 @@ def _fill(walk: Walk, step: Any, columns: Columns, statistics: Any) -> Columns:
     )
 
 
-def _most_frequent(columns: Columns, holes: Mask) -> tuple[Array, Array]:
+def _find_modes(columns: Columns, holes: Mask) -> tuple[Array, Array]:
     """The most frequent values (the smallest one in a tie) without each row or in each split, and of all rows."""
     assert columns.values is not None
 
@@ -381,7 +386,7 @@ def _impute_text(walk: Walk, step: Any, columns: Columns, given: Any) -> Columns
         for j, column in enumerate(np.asarray(table, dtype=object).T):
             values = [None if _is_missing(value, step.missing_values) else value for value in column.tolist()]
             if None in values:
-                walk.set_apart(_changed_modes(walk, step, j, values), MODES_CHANGE)
+                walk.set_apart(_find_changed_modes(walk, step, j, values), MODES_CHANGE)
     elif step.strategy != "constant":
         raise Unfollowed(f"{step!r} got something else than numbers")
     if step.add_indicator:
@@ -389,7 +394,7 @@ def _impute_text(walk: Walk, step: Any, columns: Columns, given: Any) -> Columns
     return replace(columns, given=given)
 
 
-def _changed_modes(walk: Walk, step: Any, j: int, values: list[Any]) -> Mask:
+def _find_changed_modes(walk: Walk, step: Any, j: int, values: list[Any]) -> Mask:
     """Where the most frequent value, other than None, changes without a row, or may change in a split."""
     counts = Counter(value for value in values if value is not None)
     top = max(counts.values(), default=0)
@@ -422,27 +427,27 @@ def _is_missing(value: Any, marker: Any) -> bool:
 
 
 def _one_hot_encoder(walk: Walk, step: Any, columns: Columns) -> Columns:
-    given = _steadily(walk, step, columns)
-    if _groups(step):
+    given = _transform_steady(walk, step, columns)
+    if _groups_rare(step):
         _set_apart_regrouped(walk, step, columns.given)
     elif isinstance(step.categories, str):
         table = sp.csr_array(given.to_numpy() if hasattr(given, "to_numpy") else given)
-        ends = np.cumsum([_n_encoded(step, j) for j in range(len(step.categories_))])
+        ends = np.cumsum([_count_encoded(step, j) for j in range(len(step.categories_))])
         for j, stop in enumerate(ends):
-            width = _n_encoded(step, j)
+            width = _count_encoded(step, j)
             codes = np.asarray(table[:, stop - width : stop] @ np.arange(1.0, width + 1.0))
             _set_apart_lost(walk, step, codes, columns.given, j, step.drop is not None)
     return replace(columns, given=given, values=None)
 
 
-def _n_encoded(step: Any, j: int) -> int:
+def _count_encoded(step: Any, j: int) -> int:
     dropped = step.drop_idx_ is not None and step.drop_idx_[j] is not None
     return len(step.categories_[j]) - int(dropped)
 
 
 def _ordinal_encoder(walk: Walk, step: Any, columns: Columns) -> Columns:
-    given = _steadily(walk, step, columns)
-    if _groups(step):
+    given = _transform_steady(walk, step, columns)
+    if _groups_rare(step):
         _set_apart_regrouped(walk, step, columns.given)
     elif isinstance(step.categories, str):
         codes = as_numbers(given)
@@ -452,7 +457,7 @@ def _ordinal_encoder(walk: Walk, step: Any, columns: Columns) -> Columns:
     return replace(columns, given=given, values=None)
 
 
-def _groups(step: Any) -> bool:
+def _groups_rare(step: Any) -> bool:
     """Whether an encoder groups rare categories."""
     return step.min_frequency is not None or step.max_categories is not None
 
@@ -462,17 +467,17 @@ def _set_apart_regrouped(walk: Walk, step: Any, given: Any) -> None:
     table = np.asarray(given.to_numpy() if hasattr(given, "to_numpy") else given, dtype=object)
     learned = isinstance(step.categories, str)
     for known, rare_ones, column in zip(step.categories_, step.infrequent_categories_, table.T, strict=True):
-        places = {_category(value): k for k, value in enumerate(known.tolist())}
+        places = {_to_key(value): k for k, value in enumerate(known.tolist())}
         try:
-            codes = np.array([places[_category(value)] for value in column.tolist()])
+            codes = np.array([places[_to_key(value)] for value in column.tolist()])
         except KeyError:
             raise Unfollowed(f"{type(step).__name__} puts rare categories together") from None
         counts = np.bincount(codes, minlength=len(known))
         # An ordinal encoder counts no NaN among the categories; None it counts.
         nans = [isinstance(value, float) and value != value for value in known.tolist()]
         counted = np.array([is_a(step, "OneHotEncoder") or not nan for nan in nans])
-        rare = _rare(step, counts, counted)
-        expected = [] if rare_ones is None else [places[_category(value)] for value in rare_ones.tolist()]
+        rare = _find_rare(step, counts, counted)
+        expected = [] if rare_ones is None else [places[_to_key(value)] for value in rare_ones.tolist()]
         if sorted(expected) != np.flatnonzero(rare).tolist():
             raise Unfollowed(f"{type(step).__name__} puts rare categories together")
         if walk.splits is None:
@@ -480,17 +485,20 @@ def _set_apart_regrouped(walk: Walk, step: Any, given: Any) -> None:
         else:
             others = [np.bincount(codes[train], minlength=counts.size) for train, _ in walk.splits]
         lost = np.array(
-            [(learned and not part.all()) or not np.array_equal(_rare(step, part, counted), rare) for part in others]
+            [
+                (learned and not part.all()) or not np.array_equal(_find_rare(step, part, counted), rare)
+                for part in others
+            ]
         )
         walk.set_apart(lost[codes] if walk.splits is None else lost, "without a row other categories are rare")
 
 
-def _category(value: Any) -> Any:
+def _to_key(value: Any) -> Any:
     """A category as a dictionary key; all kinds of NaN are equal."""
     return "nan", None if value is not None and _is_missing(value, None) else (value,)
 
 
-def _rare(step: Any, counts: NDArray[np.intp], counted: Mask) -> Mask:
+def _find_rare(step: Any, counts: NDArray[np.intp], counted: Mask) -> Mask:
     """Which categories an encoder groups as rare, by their counts."""
     rare, part = np.zeros(counts.size, dtype=bool), counts[counted]
     least = step.min_frequency
@@ -529,7 +537,7 @@ def _set_apart_lost(walk: Walk, step: Any, codes: Array, given: Any, j: int, apa
         walk.set_apart(single, "a category is known from that row only")
 
 
-def _steadily(walk: Walk, step: Any, columns: Columns) -> Any:
+def _transform_steady(walk: Walk, step: Any, columns: Columns) -> Any:
     """Transform columns that do not change when a row is left out."""
     if not columns.steady:
         raise Unfollowed(f"{type(step).__name__} comes behind a step that is fitted to the rows")
@@ -537,7 +545,7 @@ def _steadily(walk: Walk, step: Any, columns: Columns) -> Any:
 
 
 def _row_wise(walk: Walk, step: Any, columns: Columns) -> Columns:
-    return replace(columns, given=_steadily(walk, step, columns), values=None)
+    return replace(columns, given=_transform_steady(walk, step, columns), values=None)
 
 
 def _missing_indicator(walk: Walk, step: Any, columns: Columns) -> Columns:
@@ -554,7 +562,7 @@ def _missing_indicator(walk: Walk, step: Any, columns: Columns) -> Columns:
 def _function_transformer(walk: Walk, step: Any, columns: Columns) -> Columns:
     if step.func in (None, np.asarray, np.ascontiguousarray):
         return replace(columns, given=walk.transform(step, columns.given))
-    given = _steadily(walk, step, columns)
+    given = _transform_steady(walk, step, columns)
     if not isinstance(step.func, np.ufunc) and not _sees_single_rows(step, columns.given, given):
         raise Unfollowed("the function of a FunctionTransformer looks at more than one row at a time")
     return replace(columns, given=given, values=None)
@@ -682,13 +690,13 @@ def follow(
     try:
         columns = walk.through(fitted, Columns(X, None, splits))
         if columns.values is None:
-            return ColumnChanges(None, None, None, 0.0, walk.alone, _listed(walk), walk.modes)
+            return ColumnChanges(None, None, None, 0.0, walk.alone, _to_list(walk), walk.modes)
         return _changes(walk, columns, matrix, intercept, penalised)
     except Unfollowed as found:
         return ColumnChanges(None, None, None, 0.0, np.ones_like(walk.alone), str(found))
 
 
-def _listed(walk: Walk) -> str | None:
+def _to_list(walk: Walk) -> str | None:
     return "; ".join(walk.reasons) or None
 
 
@@ -696,7 +704,7 @@ def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, pena
     assert columns.values is not None
     _require_squares(columns)
     scale0, made = columns.scale0, matrix.dense()
-    rounding = OPERATIONS * UNIT * _size(columns) / scale0
+    rounding = OPERATIONS * UNIT * _bound_size(columns) / scale0
     if not _agree(columns, made, 4.0 * rounding):
         raise Unfollowed("the steps do not compute in float64")
     constant = columns.constant
@@ -711,7 +719,7 @@ def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, pena
     if not penalised:
         walk.set_apart(constant, "a column without a penalty is constant without a row")
     strengths = np.square(ratio, out=ratio)
-    moves = _moves(walk, columns, rounding, intercept)
+    moves = _find_moves(walk, columns, rounding, intercept)
     fills = moves.sizes
     least, most = strengths.min(initial=np.inf), strengths.max(initial=0.0)
     if not (least > 0.0 and most < np.inf and np.isfinite(fills).all()):
@@ -743,7 +751,7 @@ def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, pena
         moves.mask if moved else None,
         error if moved or scales else 0.0,
         walk.alone,
-        _listed(walk),
+        _to_list(walk),
         walk.modes,
     )
 
@@ -753,7 +761,7 @@ def _agree(columns: Columns, made: Array, errors: Array) -> bool:
     assert columns.values is not None
     if columns.values.shape != made.shape:
         return False
-    for part in column_chunks(made):
+    for part in split_columns(made):
         own, known, most = columns.values[:, part], made[:, part], errors[:, part]
         if not columns.complete:
             own = np.where(columns.missing[:, part], columns.fill0[:, part], own)
@@ -776,7 +784,7 @@ class Moves:
     errors: Array
 
 
-def _moves(walk: Walk, columns: Columns, rounding: Array, intercept: bool) -> Moves:
+def _find_moves(walk: Walk, columns: Columns, rounding: Array, intercept: bool) -> Moves:
     """Moves in units of the scales of all rows: of filled values, and without an intercept of all values that are shifted."""
     holes, scale0 = columns.missing.any(axis=0), columns.scale0
     if intercept and not holes.any():

@@ -183,8 +183,8 @@ class Columns:
         mean, variance = (np.empty_like(self.values, shape=shape) for _ in range(2))
         mean_error, error = np.empty((1, shape[1])), np.empty((1, shape[1]))
         if self.complete:
-            return mean, variance, *_plain_moments(self.values, mean, variance)
-        for part in column_chunks(self.values):
+            return mean, variance, *_compute_moments(self.values, mean, variance)
+        for part in split_columns(self.values):
             mean[:, part], variance[:, part], mean_error[:, part], error[:, part] = self._moments_of(part)
         return mean, variance, mean_error, error
 
@@ -218,7 +218,7 @@ class Columns:
     def quantiles(self, shares: Sequence[float]) -> list[Array]:
         """Quantiles of each column without each row, by linear interpolation, filled values included."""
         if self.splits is not None:
-            parts = [_ordered_quantiles(np.sort(part, axis=0), shares) for part in self._parts(0)]
+            parts = [_compute_quantiles(np.sort(part, axis=0), shares) for part in self._parts(0)]
             return [np.array(found) for found in zip(*parts, strict=True)]
         last = (self.n_values + self.n_filled - 1.0).astype(np.intp)
         return [_interpolate(self._at, last, share) for share in shares]
@@ -290,14 +290,14 @@ def _interpolate(at: Callable[[NDArray[np.intp]], Array], last: NDArray[np.intp]
     return np.asarray(first + (position - low) * (second - first))
 
 
-def _ordered_quantiles(ordered: Array, shares: Sequence[float]) -> list[Array]:
+def _compute_quantiles(ordered: Array, shares: Sequence[float]) -> list[Array]:
     """Quantiles of ordered columns, whose missing values are last; NaN where there are no others."""
     last = ordered.shape[0] - 1 - np.isnan(ordered).sum(axis=0)
     columns = np.arange(ordered.shape[1])
     return [_interpolate(lambda places: ordered[places, columns], last, share) for share in shares]
 
 
-def _plain_moments(values: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
+def _compute_moments(values: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
     """The moments of columns without missing values, put into two arrays, and their errors as in :attr:`Columns.moments`."""
     n_rows = values.shape[0]
     centre = values.mean(axis=0, keepdims=True)
@@ -318,7 +318,7 @@ def _plain_moments(values: Array, mean: Array, variance: Array) -> tuple[Array, 
     return mean_error, error
 
 
-def column_chunks(array: Array) -> Iterator[slice]:
+def split_columns(array: Array) -> Iterator[slice]:
     """Slices of columns small enough to stay in the cache, because allocating memory takes longer than the arithmetic."""
     width = max(64, CHUNK // max(array.shape[0], 1))
     return (slice(begin, begin + width) for begin in range(0, array.shape[1], width))

@@ -24,23 +24,23 @@ from glru.sklearn.held_out import (
     FINE,
     HeldOut,
     Split,
-    all_splits,
+    add_train_rows,
+    bound_held_out,
+    choose_width,
+    decide_held_out,
     decides_by_sign,
     default_aim,
     default_width,
-    held_out,
-    held_out_labels,
-    narrow_at_once,
+    list_splits,
     require_bounds,
-    with_train,
 )
 from glru.sklearn.preprocessing import weight_name
 from glru.sklearn.scoring import (
     ErrorScore,
-    checked_scorers,
+    check_scorers,
     deviance_scorer,
-    fold_scores,
-    refitted_scores,
+    score_folds,
+    score_refits,
     sees_labels_only,
     sees_predictions_only,
 )
@@ -50,7 +50,7 @@ from glru.solvers import solve
 Method = Literal["predict", "decision_function", "predict_proba", "predict_log_proba"]
 
 
-def adapted_loocv(
+def loocv_adapted(
     adapted: Adapted,
     solutions: Sequence[Solution] | None = None,
     tol: float = 1e-6,
@@ -66,9 +66,9 @@ def adapted_loocv(
         solutions = [solve(problem, tol=tol) for problem in adapted.problems]
     if adapted.classes is None or decides_by_sign(adapted):
         widths = widths_of(adapted.problems[0], width)
-        widths["width"] = narrow_at_once(widths["width"], widths["aim"], refits[0])
+        widths["width"] = choose_width(widths["width"], widths["aim"], refits[0])
         found = leave_one_out(solutions[0], tol=tol, refits=refits[0], **options, **widths)
-        return _with_refits(replace(found, known_classes=adapted.classes), adapted)
+        return _add_refits(replace(found, known_classes=adapted.classes), adapted)
     aim = AIM if width is None else None
     if width is None or isinstance(width, str):
         widths_in_turn = [default_width(adapted), FINE * default_width(adapted)]
@@ -76,14 +76,14 @@ def adapted_loocv(
         widths_in_turn = [width]
     for least in widths_in_turn:
         results = [
-            leave_one_out(solution, tol=tol, width=narrow_at_once(least, aim, own), aim=aim, refits=own, **options)
+            leave_one_out(solution, tol=tol, width=choose_width(least, aim, own), aim=aim, refits=own, **options)
             for solution, own in zip(solutions, refits, strict=True)
         ]
         bounds = adapted.bounds([result.bounds for result in results])
         found = merge_classes(results, bounds, adapted.targets_of(adapted.targets.y), adapted.classes)
         if found.decided.all():
             break
-    return _with_refits(found, adapted)
+    return _add_refits(found, adapted)
 
 
 def _check_options(adapted: Adapted, shifts: str, options: dict[str, Any]) -> None:
@@ -100,14 +100,14 @@ def _check_options(adapted: Adapted, shifts: str, options: dict[str, Any]) -> No
         )
 
 
-def _with_refits(found: LOOCVResult, adapted: Adapted) -> LOOCVResult:
+def _add_refits(found: LOOCVResult, adapted: Adapted) -> LOOCVResult:
     """The result with the number of rows for which the steps were refitted one at a time, and the reason."""
     n_refits = adapted.n_refits
     return replace(
         found,
         n_refits=n_refits,
         refit_reason=adapted.refit_reason if n_refits else None,
-        refitted=partial(_without, adapted) if _is_refitted(adapted) else None,
+        refitted=partial(_make_problem_without, adapted) if _is_refitted(adapted) else None,
     )
 
 
@@ -116,24 +116,24 @@ def _is_refitted(adapted: Adapted) -> bool:
     return len(adapted.problems) == 1 and adapted.shifts is not None
 
 
-def _without(adapted: Adapted, row: int) -> tuple[Problem, Rows]:
+def _make_problem_without(adapted: Adapted, row: int) -> tuple[Problem, Rows]:
     """The problem of an estimator fitted without a row, and the row's place in it."""
     (refits,) = adapted.refits
     assert refits is not None
     return refits.problem(adapted.problems[0], row), np.array([row])
 
 
-def _split(adapted: Adapted, splits: list[Split], k: int) -> tuple[Problem, Rows]:
+def _make_problem_of_split(adapted: Adapted, splits: list[Split], k: int) -> tuple[Problem, Rows]:
     """The problem of an estimator fitted to the train rows of a split, and the places of its test rows."""
     train, test = splits[k]
     if train is None:
-        return _without(adapted, int(test[0]))
-    fold = next(islice(adapted.folds(with_train(adapted, splits)), k, None))
+        return _make_problem_without(adapted, int(test[0]))
+    fold = next(islice(adapted.folds(add_train_rows(adapted, splits)), k, None))
     return fold.problems[0], fold.test
 
 
 @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
-def estimator_cross_val_predict(
+def predict_splits(
     estimator: Any,
     X: Any,
     y: Any,
@@ -151,9 +151,9 @@ def estimator_cross_val_predict(
     adapted = adapt(estimator, X, y, sample_weight, params=params)
     _check_method(adapted, method)
     tight = return_result and width is None
-    found = _found(adapted, method, cv, groups, None if isinstance(width, str) else width, tol, progress, tight)
+    found = _hold_out(adapted, method, cv, groups, None if isinstance(width, str) else width, tol, progress, tight)
     if return_result:
-        return _result(found)
+        return _make_result(found)
     n_rows = adapted.targets.y.size
     if found.rows.size != n_rows or np.any(np.bincount(found.rows, minlength=n_rows) != 1):
         raise ValueError(
@@ -163,7 +163,7 @@ def estimator_cross_val_predict(
     _warn_of_refits(found)
     order = np.empty(n_rows, dtype=np.intp)
     order[found.rows] = np.arange(n_rows)
-    values = predictions(found, method)[order]
+    values = predict_held_out(found, method)[order]
     if isinstance(values, np.ma.MaskedArray):
         rows = np.flatnonzero(np.ma.getmaskarray(values).reshape(n_rows, -1).any(axis=1))
         warnings.warn(
@@ -174,7 +174,7 @@ def estimator_cross_val_predict(
     return move_like(values, X)
 
 
-def _result(found: HeldOut) -> CrossValResult:
+def _make_result(found: HeldOut) -> CrossValResult:
     """Held-out scores as a result."""
     adapted = found.adapted
     y, classes = adapted.targets.y[found.rows], adapted.classes
@@ -186,11 +186,11 @@ def _result(found: HeldOut) -> CrossValResult:
         bounds=found.bounds,
         decided_by=found.decided_by,
         n_trainings=found.n_trainings,
-        train_rows=tuple(train for train, _ in with_train(adapted, found.splits)),
+        train_rows=tuple(train for train, _ in add_train_rows(adapted, found.splits)),
         known_classes=classes,
         n_refits=found.n_refits,
         refit_reason=found.refit_reason,
-        refitted=partial(_split, adapted, found.splits) if _is_refitted(adapted) else None,
+        refitted=partial(_make_problem_of_split, adapted, found.splits) if _is_refitted(adapted) else None,
     )
 
 
@@ -204,7 +204,7 @@ def _warn_of_refits(found: HeldOut) -> None:
 
 
 @np.errstate(all="ignore")
-def estimator_cross_validate(
+def validate_splits(
     estimator: Any,
     X: Any,
     y: Any,
@@ -224,7 +224,7 @@ def estimator_cross_validate(
     classification = adapted.classes is not None
     if scoring is None and adapted.problems[0].loss.link == "log":
         scoring = deviance_scorer(adapted.problems[0].loss)
-    scorers = checked_scorers(scoring, classification)
+    scorers = check_scorers(scoring, classification)
     proven = {name: scorer for name, scorer in scorers.items() if scorer is None or sees_predictions_only(scorer)}
     if isinstance(cv, Iterator):
         cv = list(cv)
@@ -233,19 +233,19 @@ def estimator_cross_validate(
     if proven:
         begin = time.perf_counter()
         method: Method = "predict" if all(map(sees_labels_only, proven.values())) else "decision_function"
-        found = _found(adapted, method, cv, groups, width, tol, progress)
+        found = _hold_out(adapted, method, cv, groups, width, tol, progress)
         _warn_of_refits(found)
-        splits = with_train(adapted, found.splits)
+        splits = add_train_rows(adapted, found.splits)
         result["fit_time"] = np.full(len(splits), (time.perf_counter() - begin) / len(splits))
         for name, scorer in proven.items():
             said = str(scoring or "r2") if isinstance(scoring, str | None) else f"the metric {name!r}"
-            result[f"test_{name}"], seconds = fold_scores(found, X, y, said, scorer, error_score)
+            result[f"test_{name}"], seconds = score_folds(found, X, y, said, scorer, error_score)
             result["score_time"] = result["score_time"] + seconds
     if len(proven) < len(scorers):
         others = {name: scorer for name, scorer in scorers.items() if name not in proven}
         weights = {} if sample_weight is None else {weight_name(estimator): np.asarray(sample_weight)}
-        splits = splits or all_splits(adapted, cv, groups)
-        values, fit_time, score_time = refitted_scores(
+        splits = splits or list_splits(adapted, cv, groups)
+        values, fit_time, score_time = score_refits(
             estimator, X, y, others, splits, {**(params or {}), **weights}, error_score, progress
         )
         result["fit_time"], result["score_time"] = result["fit_time"] + fit_time, result["score_time"] + score_time
@@ -255,7 +255,7 @@ def estimator_cross_validate(
     return result
 
 
-def predictions(found: HeldOut, method: Method) -> NDArray[Any]:
+def predict_held_out(found: HeldOut, method: Method) -> NDArray[Any]:
     """The output of an estimator's method for held-out scores, in the order of the splits."""
     adapted = found.adapted
     if adapted.classes is None:
@@ -273,7 +273,7 @@ def predictions(found: HeldOut, method: Method) -> NDArray[Any]:
     return np.ma.masked_array(likely, mask=np.broadcast_to(unknown[:, None], likely.shape))
 
 
-def _found(
+def _hold_out(
     adapted: Adapted,
     method: Method,
     cv: Any,
@@ -286,8 +286,8 @@ def _found(
     """Held-out scores as tight as a method needs them; ``tight``: also as metrics of scores need them."""
     aim = default_aim(adapted) if width is None else None
     if method == "predict" and adapted.classes is not None:
-        return held_out_labels(adapted, cv, groups, width, tol, progress, aim if tight else None)
-    return held_out(adapted, cv, groups, width or default_width(adapted), tol, progress, aim=aim)
+        return decide_held_out(adapted, cv, groups, width, tol, progress, aim if tight else None)
+    return bound_held_out(adapted, cv, groups, width or default_width(adapted), tol, progress, aim=aim)
 
 
 def _check_method(adapted: Adapted, method: str) -> None:

@@ -87,7 +87,7 @@ class HeldOut:
         """Why some predictions are open: a split without an optimum, or the limits of float64."""
         bounded = self.bounds.bounded.reshape(self.rows.size, -1).all(axis=1)
         open_folds = np.unique(self.folds[~bounded])
-        splits = with_train(self.adapted, [self.splits[fold] for fold in open_folds])
+        splits = add_train_rows(self.adapted, [self.splits[fold] for fold in open_folds])
         # A label may be open though its score has bounds: then there is no split to look at.
         for number, fold in zip(open_folds, self.adapted.folds(splits) if splits else (), strict=True):
             for problem in fold.problems:
@@ -109,7 +109,7 @@ class HeldOut:
         return self.bounds.labels(self.adapted.classes)
 
 
-def held_out(
+def bound_held_out(
     adapted: Adapted,
     cv: Any,
     groups: Any,
@@ -128,7 +128,7 @@ def held_out(
     ``splits``, ``found``: the splits of ``cv`` and what was found for them, where that is known.
     """
     require_bounds(adapted)
-    splits = _splits(adapted, cv, groups) if splits is None else splits
+    splits = _list_splits(adapted, cv, groups) if splits is None else splits
     rows = np.concatenate([test for _, test in splits])
     folds = np.repeat(np.arange(len(splits)), [test.size for _, test in splits])
     counts: Counter[str] = Counter()
@@ -137,7 +137,7 @@ def held_out(
             solutions = [solve(problem, tol=tol) for problem in adapted.problems]
         average = None if aim is None else AVERAGE * aim
         results = [
-            leave_one_out(own, width=narrow_at_once(width, aim, refits), progress=progress, aim=average, refits=refits)
+            leave_one_out(own, width=choose_width(width, aim, refits), progress=progress, aim=average, refits=refits)
             for own, refits in zip(solutions, adapted.refits, strict=True)
         ]
         parts = [result.bounds.take(rows) for result in results]
@@ -147,7 +147,7 @@ def held_out(
         n_refits, why = adapted.n_refits, adapted.refit_reason
     else:
         if found is None:
-            found = _fold_by_fold(adapted, solutions, splits, width, tol, progress, aim)
+            found = _bound_folds(adapted, solutions, splits, width, tol, progress, aim)
         parts, n_refits, why = found.parts, found.n_refits, found.refit_reason
         for place, stage in enumerate(found.stages):
             counts[stage] += splits[place % len(splits)][1].size
@@ -158,12 +158,12 @@ def held_out(
     return HeldOut(adapted, splits, rows, folds, bounds, dict(counts), n_trainings, n_refits, why if n_refits else None)
 
 
-def narrow_at_once(width: float | None, aim: float | None, refits: Refits | None) -> float | None:
+def choose_width(width: float | None, aim: float | None, refits: Refits | None) -> float | None:
     """The width to ask for: the narrower one at once if every row's model is trained from scratch, which costs far more."""
     return aim if aim is not None and refits is not None and not refits.together.any() else width
 
 
-def held_out_labels(
+def decide_held_out(
     adapted: Adapted,
     cv: Any,
     groups: Any,
@@ -177,11 +177,11 @@ def held_out_labels(
         cv = list(cv)
     if width is None and not decides_by_sign(adapted):
         width = default_width(adapted)
-        found = held_out(adapted, cv, groups, width, tol, progress, aim=aim)
+        found = bound_held_out(adapted, cv, groups, width, tol, progress, aim=aim)
         if found.bounds.decided.all():
             return found
-        return held_out(adapted, cv, groups, FINE * width, tol, progress, warn=False)
-    return held_out(adapted, cv, groups, width, tol, progress, aim=aim)
+        return bound_held_out(adapted, cv, groups, FINE * width, tol, progress, warn=False)
+    return bound_held_out(adapted, cv, groups, width, tol, progress, aim=aim)
 
 
 def decides_by_sign(adapted: Adapted) -> bool:
@@ -218,12 +218,12 @@ def require_bounds(adapted: Adapted) -> None:
         )
 
 
-def all_splits(adapted: Adapted, cv: Any, groups: Any) -> list[tuple[Rows, Rows]]:
+def list_splits(adapted: Adapted, cv: Any, groups: Any) -> list[tuple[Rows, Rows]]:
     """Train and test rows of every split."""
-    return with_train(adapted, _splits(adapted, cv, groups))
+    return add_train_rows(adapted, _list_splits(adapted, cv, groups))
 
 
-def _splits(adapted: Adapted, cv: Any, groups: Any) -> list[Split]:
+def _list_splits(adapted: Adapted, cv: Any, groups: Any) -> list[Split]:
     """All splits; the train rows are None where they are all rows but the one in the test."""
     from sklearn.model_selection import LeaveOneOut
 
@@ -234,7 +234,7 @@ def _splits(adapted: Adapted, cv: Any, groups: Any) -> list[Split]:
         splits = [(None, np.array([row])) for row in range(n_rows)]
     else:
         for train, test in split_rows(cv, targets.y, groups, targets.classes is not None):
-            others = test.size == 1 and train.size == n_rows - 1 and _distinct(np.append(train, test), n_rows)
+            others = test.size == 1 and train.size == n_rows - 1 and _require_distinct(np.append(train, test), n_rows)
             splits.append((None if others else train, test))
             if not others:
                 _check_split(adapted, train, test, len(splits) - 1)
@@ -245,7 +245,7 @@ def _splits(adapted: Adapted, cv: Any, groups: Any) -> list[Split]:
     return splits
 
 
-def _distinct(rows: Rows, n_rows: int) -> bool:
+def _require_distinct(rows: Rows, n_rows: int) -> bool:
     return bool(np.bincount(rows, minlength=n_rows).max(initial=0) <= 1)
 
 
@@ -287,7 +287,7 @@ class _Folds:
     refit_reason: str | None = None
 
 
-def _fold_by_fold(
+def _bound_folds(
     adapted: Adapted,
     solutions: Sequence[Solution] | None,
     splits: list[Split],
@@ -297,7 +297,7 @@ def _fold_by_fold(
     aim: float | None,
 ) -> _Folds:
     """Bounds of all test rows' scores for every problem; splits that differ in weights and strengths only are worked on together."""
-    pairs = with_train(adapted, splits)
+    pairs = add_train_rows(adapted, splits)
     changes = adapted.changes_of(pairs)
     folds = adapted.folds(pairs, changes)
     same: list[Fold] = []
@@ -305,16 +305,16 @@ def _fold_by_fold(
         for fold in folds:
             if not _has_data_of(adapted, fold):
                 every = chain(same, [fold], folds)
-                found = _one_by_one(adapted, solutions, pairs, every, width, tol, report, aim)
+                found = _bound_one_by_one(adapted, solutions, pairs, every, width, tol, report, aim)
                 found = replace(found, refit_reason=None if changes is None else changes.reason)
                 break
             same.append(fold)
         else:
-            found = _together(adapted, solutions, same, width, tol, report, aim)
+            found = _bound_together(adapted, solutions, same, width, tol, report, aim)
     if changes is None or changes.strengths is None or adapted.problems[0].loss.several:
         # With one score per class the bounds hold for the refitted scales as they are stored.
         return found
-    slacks = [_factor_slack(adapted, changes, pairs, k) for k in range(len(adapted.problems))]
+    slacks = [_bound_factor_slack(adapted, changes, pairs, k) for k in range(len(adapted.problems))]
     widened = [
         ScoreBounds(outward(part.lower - slack, -np.inf), outward(part.upper + slack, np.inf))
         for part, slack in zip(found.parts, slacks, strict=True)
@@ -322,7 +322,7 @@ def _fold_by_fold(
     return replace(found, parts=widened)
 
 
-def _factor_slack(adapted: Adapted, changes: ColumnChanges, pairs: list[tuple[Rows, Rows]], k: int) -> Array:
+def _bound_factor_slack(adapted: Adapted, changes: ColumnChanges, pairs: list[tuple[Rows, Rows]], k: int) -> Array:
     """How far each test row's score can be from its score under the refitted scales as stored."""
     assert changes.strengths is not None
     problem, first = adapted.problems[k], np.ones((len(pairs), adapted.offset))
@@ -351,7 +351,7 @@ def _has_data_of(adapted: Adapted, fold: Fold) -> bool:
     return all(mine.matrix is whole.matrix for mine, whole in zip(fold.problems, adapted.problems, strict=True))
 
 
-def _together(
+def _bound_together(
     adapted: Adapted,
     solutions: Sequence[Solution] | None,
     folds: list[Fold],
@@ -374,7 +374,7 @@ def _together(
     return _Folds(found, stages)
 
 
-def held_out_grid(
+def bound_held_out_grid(
     grid: Sequence[Adapted],
     cv: Any,
     groups: Any,
@@ -395,12 +395,12 @@ def held_out_grid(
         The lower and the upper end of the value of held-out scores.
     """
     first = grid[0]
-    splits = _splits(first, cv, groups)
+    splits = _list_splits(first, cv, groups)
     plain = first.preprocessing is None and all(train is not None for train, _ in splits)
     together = plain and all(map(has_folds, first.problems))
-    parts = [list(one.folds(with_train(one, splits))) for one in grid] if together else []
+    parts = [list(one.folds(add_train_rows(one, splits))) for one in grid] if together else []
     if not together or not all(_has_data_of(first, fold) for folds in parts for fold in folds):
-        results = [held_out(one, cv, groups, width, tol, progress, splits=splits) for one in grid]
+        results = [bound_held_out(one, cv, groups, width, tol, progress, splits=splits) for one in grid]
         return results, np.array([value_of(one) for one in results])
     with reporter(progress) as report, calm_blas(first.problems[0].work):
         found = [_GridFolds(one, splits, width, tol) for one in grid]
@@ -453,10 +453,12 @@ class _GridFolds:
         found = _Folds(parts, [self.stages.get(k, name) for k, name in enumerate(names)])
         # Nothing is said of widths that nobody needs.
         warn = not any(self.closer)
-        return held_out(self.adapted, None, None, self.width, self.tol, False, None, warn, None, self.splits, found)
+        return bound_held_out(
+            self.adapted, None, None, self.width, self.tol, False, None, warn, None, self.splits, found
+        )
 
 
-def _one_by_one(
+def _bound_one_by_one(
     adapted: Adapted,
     solutions: Sequence[Solution] | None,
     pairs: list[tuple[Rows, Rows]],
@@ -474,7 +476,7 @@ def _one_by_one(
     for done, fold in enumerate(folds):
         n_refits += not fold.aligned
         for k, (solution, problem) in enumerate(zip(known, fold.problems, strict=True)):
-            near = solution if fold.aligned else solution_near(solution, problem, np.concatenate(pairs[done]), tol)
+            near = solution if fold.aligned else make_start(solution, problem, np.concatenate(pairs[done]), tol)
             bounds, stage = single_fold_bounds(problem, near.point, near, problem, fold.test, width, UNLIMITED, aim)
             parts[k].append(bounds)
             stages[k].append(stage)
@@ -482,13 +484,13 @@ def _one_by_one(
     return _Folds([concatenate(part) for part in parts], list(chain(*stages)), n_refits=n_refits)
 
 
-def with_train(adapted: Adapted, splits: list[Split]) -> list[tuple[Rows, Rows]]:
+def add_train_rows(adapted: Adapted, splits: list[Split]) -> list[tuple[Rows, Rows]]:
     """The splits, each with its train rows."""
     everything = np.arange(adapted.targets.y.size)
     return [(np.delete(everything, test) if train is None else train, test) for train, test in splits]
 
 
-def solution_near(solution: Solution, problem: Problem, rows: Rows, tol: float) -> Solution:
+def make_start(solution: Solution, problem: Problem, rows: Rows, tol: float) -> Solution:
     """A start for a problem with the same rows and other columns, to be refined.
 
     Where there are as many columns as before, each is taken for a shifted multiple of the column that it was, as most steps
@@ -499,7 +501,10 @@ def solution_near(solution: Solution, problem: Problem, rows: Rows, tol: float) 
         return solve(problem, tol=tol)
     weight = problem.weights / problem.weights.sum()
     before: Array = np.bincount(rows, weight, known.n_rows).astype(np.float64)
-    (old_mean, old_spread), (mean, spread) = _moments(known.matrix, before), _moments(problem.matrix, weight)
+    (old_mean, old_spread), (mean, spread) = (
+        _compute_moments(known.matrix, before),
+        _compute_moments(problem.matrix, weight),
+    )
     coef = solution.coef * np.divide(old_spread, spread, out=np.ones(mean.size), where=spread > 0.0)
     intercept = (
         solution.intercept + (solution.coef @ old_mean - coef @ mean)
@@ -509,7 +514,7 @@ def solution_near(solution: Solution, problem: Problem, rows: Rows, tol: float) 
     return solution_at(problem, Point(coef, intercept, solution.dual[rows]), 0, "stopped", solution.solver)
 
 
-def _moments(matrix: Matrix, weight: Array) -> tuple[Array, Array]:
+def _compute_moments(matrix: Matrix, weight: Array) -> tuple[Array, Array]:
     """Weighted mean and standard deviation of every column; for a warm start, not for a proof."""
     mean = to_host(matrix.T @ weight)
     return mean, np.sqrt(np.maximum(to_host(matrix.squared_column_norms(weight)) - mean**2, 0.0))

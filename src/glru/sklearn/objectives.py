@@ -123,7 +123,7 @@ def objective_of(model: Any) -> Objective:
 def _logistic_regression(model: Any) -> Objective:
     strategy = getattr(model, "multi_class", "auto")
     ratio = _l1_ratio(model)
-    strength = 0.0 if model.penalty in (None, "none") else 1.0 / _above("C", model.C)
+    strength = 0.0 if model.penalty in (None, "none") else 1.0 / _require_above("C", model.C)
     liblinear = model.solver == "liblinear"
     return Objective(
         loss=Logistic(),
@@ -157,9 +157,9 @@ def _linear_svc(model: Any) -> Objective:
             "Use multi_class='ovr'."
         )
     losses: dict[str, Loss] = {"squared_hinge": SquaredHinge(), "hinge": Hinge()}
-    strength = 1.0 / _above("C", model.C)
+    strength = 1.0 / _require_above("C", model.C)
     return Objective(
-        loss=losses[_choice("loss", model.loss, losses)],
+        loss=losses[_require_choice("loss", model.loss, losses)],
         quadratic=0.0 if model.penalty == "l1" else strength,
         absolute=strength if model.penalty == "l1" else 0.0,
         scaling="sum",
@@ -178,7 +178,7 @@ def _ridge(model: Any) -> Objective:
         )
     return Objective(
         loss=Squared(),
-        quadratic=_at_least("alpha", model.alpha),
+        quadratic=_require_at_least("alpha", model.alpha),
         absolute=0.0,
         scaling="sum",
         intercept=model.fit_intercept,
@@ -189,7 +189,7 @@ def _ridge(model: Any) -> Objective:
 def _ridge_classifier(model: Any) -> Objective:
     return Objective(
         loss=Squared(),
-        quadratic=_at_least("alpha", model.alpha),
+        quadratic=_require_at_least("alpha", model.alpha),
         absolute=0.0,
         scaling="sum",
         intercept=model.fit_intercept,
@@ -200,7 +200,7 @@ def _ridge_classifier(model: Any) -> Objective:
 
 
 def _elastic_net(model: Any) -> Objective:
-    alpha, ratio = _at_least("alpha", model.alpha), float(model.l1_ratio)
+    alpha, ratio = _require_at_least("alpha", model.alpha), float(model.l1_ratio)
     return Objective(
         loss=Squared(),
         quadratic=alpha * (1.0 - ratio),
@@ -219,12 +219,12 @@ NAMED_LOSSES: dict[str, dict[str, Callable[[], Loss]]] = {
 
 
 def _glru_classifier(model: Any) -> Objective:
-    loss = _named_loss(model.loss, "classification")
+    loss = _find_loss(model.loss, "classification")
     # Two classes of the multinomial loss are scikit-learn's case of one score.
     multinomial = loss.several
     return Objective(
         loss=Logistic() if multinomial else loss,
-        **_strengths(model),
+        **_read_strengths(model),
         intercept=model.fit_intercept,
         targets="labels",
         class_weight=model.class_weight,
@@ -236,20 +236,20 @@ def _glru_classifier(model: Any) -> Objective:
 
 def _glru_regressor(model: Any) -> Objective:
     return Objective(
-        loss=_named_loss(model.loss, "regression"),
-        **_strengths(model),
+        loss=_find_loss(model.loss, "regression"),
+        **_read_strengths(model),
         intercept=model.fit_intercept,
         targets="numbers",
     )
 
 
-def _generalised(loss_of: Callable[[Any], Loss]) -> Callable[[Any], Objective]:
+def _make_generalised(loss_of: Callable[[Any], Loss]) -> Callable[[Any], Objective]:
     """The objective of a generalised linear model with a loss."""
 
     def objective(model: Any) -> Objective:
         return Objective(
             loss=loss_of(model),
-            quadratic=_at_least("alpha", model.alpha),
+            quadratic=_require_at_least("alpha", model.alpha),
             absolute=0.0,
             scaling="mean",
             intercept=model.fit_intercept,
@@ -272,7 +272,7 @@ def _tweedie_loss(model: Any) -> Loss:
     return Poisson() if power == 1.0 else Gamma() if power == 2.0 else Tweedie(power)
 
 
-def _named_loss(loss: Any, task: str) -> Loss:
+def _find_loss(loss: Any, task: str) -> Loss:
     if isinstance(loss, Loss):
         if loss.task != task:
             raise ValueError(f"loss must be one for a {task}: {', '.join(NAMED_LOSSES[task])}; got {loss!r}.")
@@ -282,40 +282,40 @@ def _named_loss(loss: Any, task: str) -> Loss:
                 "glru.Problem."
             )
         return loss
-    return NAMED_LOSSES[task][_choice("loss", loss, NAMED_LOSSES[task])]()
+    return NAMED_LOSSES[task][_require_choice("loss", loss, NAMED_LOSSES[task])]()
 
 
-def _strengths(model: Any) -> dict[str, Any]:
-    kappa = _at_least("kappa", model.kappa)
+def _read_strengths(model: Any) -> dict[str, Any]:
+    kappa = _require_at_least("kappa", model.kappa)
     if model.lam is None:
-        C = _above("C", model.C)
+        C = _require_above("C", model.C)
         return {"quadratic": 1.0 / C, "absolute": kappa / C, "scaling": "sum"}
     if model.C != 1.0:
         raise ValueError(f"give C or lam, not both; got C={model.C!r} and lam={model.lam!r}.")
-    return {"quadratic": _at_least("lam", model.lam), "absolute": kappa, "scaling": "mean"}
+    return {"quadratic": _require_at_least("lam", model.lam), "absolute": kappa, "scaling": "mean"}
 
 
-def _above(name: str, value: Any) -> float:
+def _require_above(name: str, value: Any) -> float:
     number = float(value)
     if not number > 0.0:
         raise ValueError(f"{name} must be above 0; got {value!r}.")
     return number
 
 
-def _at_least(name: str, value: Any) -> float:
+def _require_at_least(name: str, value: Any) -> float:
     number = float(value)
     if not 0.0 <= number < np.inf:
         raise ValueError(f"{name} must be a finite number >= 0; got {value!r}.")
     return number
 
 
-def _choice(name: str, value: Any, known: Any) -> str:
+def _require_choice(name: str, value: Any, known: Any) -> str:
     if value not in known:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}; got {value!r}.")
     return str(value)
 
 
-def _unconstrained(known: Callable[[Any], Objective]) -> Callable[[Any], Objective]:
+def _refuse_positive(known: Callable[[Any], Objective]) -> Callable[[Any], Objective]:
     def objective(model: Any) -> Objective:
         if model.positive:
             raise ValueError(
@@ -347,7 +347,7 @@ CHOOSING = {
 """Estimators that choose a strength: the model they fit with it, the attributes that hold it, and our estimator that chooses with proof."""
 
 
-def chosen_model(model: Any) -> Any:
+def find_chosen_model(model: Any) -> Any:
     """The model with the strength that a fitted ``RidgeCV`` or similar chose; any other estimator unchanged."""
     if type(model).__name__ not in CHOOSING or not type(model).__module__.startswith("sklearn."):
         return model
@@ -361,10 +361,10 @@ def chosen_model(model: Any) -> Any:
     name, _, _ = CHOOSING[type(model).__name__]
     kind = getattr(linear_model, name)
     shared = {key: value for key, value in model.get_params(deep=False).items() if key in kind().get_params(deep=False)}
-    return kind(**(shared | _chosen(model)))
+    return kind(**(shared | _read_chosen(model)))
 
 
-def _chosen(model: Any) -> dict[str, Any]:
+def _read_chosen(model: Any) -> dict[str, Any]:
     """The parameters that a fitted estimator chose; none before the fit."""
     _, places, _ = CHOOSING[type(model).__name__]
     found = {name: getattr(model, place) for name, place in places.items() if hasattr(model, place)}
@@ -373,7 +373,7 @@ def _chosen(model: Any) -> dict[str, Any]:
 
 def _choosing_error(model: Any) -> TypeError:
     name, places, ours = CHOOSING[type(model).__name__]
-    chosen = _chosen(model)
+    chosen = _read_chosen(model)
     shown = ", ".join(f"{key}={chosen.get(key, '...')}" for key in places)
     return TypeError(
         f"{type(model).__name__} chooses {' and '.join(places)} again whenever its rows change, and what it would choose is not "
@@ -399,14 +399,14 @@ def _huber_error(model: Any) -> TypeError:
 OBJECTIVES: dict[str, Callable[[Any], Objective]] = {
     "LogisticRegression": _logistic_regression,
     "LinearSVC": _linear_svc,
-    "LinearRegression": _unconstrained(_linear_regression),
-    "Ridge": _unconstrained(_ridge),
-    "RidgeClassifier": _unconstrained(_ridge_classifier),
-    "ElasticNet": _unconstrained(_elastic_net),
-    "Lasso": _unconstrained(_elastic_net),
-    "PoissonRegressor": _generalised(lambda model: Poisson()),
-    "GammaRegressor": _generalised(lambda model: Gamma()),
-    "TweedieRegressor": _generalised(_tweedie_loss),
+    "LinearRegression": _refuse_positive(_linear_regression),
+    "Ridge": _refuse_positive(_ridge),
+    "RidgeClassifier": _refuse_positive(_ridge_classifier),
+    "ElasticNet": _refuse_positive(_elastic_net),
+    "Lasso": _refuse_positive(_elastic_net),
+    "PoissonRegressor": _make_generalised(lambda model: Poisson()),
+    "GammaRegressor": _make_generalised(lambda model: Gamma()),
+    "TweedieRegressor": _make_generalised(_tweedie_loss),
     "GLRUClassifier": _glru_classifier,
     "GLRURegressor": _glru_regressor,
 }

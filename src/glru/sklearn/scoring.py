@@ -22,7 +22,7 @@ ErrorScore = float | Literal["raise"]
 """The score of a split whose scorer failed; "raise" to raise the error."""
 
 
-def checked_scorers(scoring: Any, classification: bool) -> dict[str, Any]:
+def check_scorers(scoring: Any, classification: bool) -> dict[str, Any]:
     """The scorers given by ``scoring``, by name; a single scorer is called ``"score"``."""
     if isinstance(scoring, dict):
         named = dict(scoring)
@@ -78,7 +78,7 @@ def sees_labels_only(scorer: Any) -> bool:
     return scorer is None or getattr(scorer, "_response_method", None) == "predict"
 
 
-def fold_scores(found: HeldOut, X: Any, y: Any, name: str, scorer: Any, error_score: ErrorScore) -> tuple[Array, Array]:
+def score_folds(found: HeldOut, X: Any, y: Any, name: str, scorer: Any, error_score: ErrorScore) -> tuple[Array, Array]:
     """One score per split from held-out predictions, and the seconds that each took.
 
     On single rows some metrics are not defined, or say nothing: an area under a curve, R2. Such a metric is computed once, of
@@ -123,14 +123,14 @@ class _Scores:
     def of(self, places: Rows) -> float:
         """The score of some held-out rows; NaN where predictions are not proven, ``error_score`` where the scorer fails."""
         try:
-            return _number(self._call(places), self.scorer)
+            return _to_number(self._call(places), self.scorer)
         except UnprovenPrediction:
             self.unproven = True
             return np.nan
         except UnusableScore:
             raise
         except Exception as error:
-            return failed_score(error, self.error_score)
+            return score_failure(error, self.error_score)
 
     def of_rows(self) -> Array:
         """The score of each single held-out row, up to the first row for which the scorer is undefined; NaN from there on."""
@@ -139,7 +139,7 @@ class _Scores:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("error")
-                    scores[place] = _number(self._call(np.array([place])), self.scorer)
+                    scores[place] = _to_number(self._call(np.array([place])), self.scorer)
             except UnusableScore:
                 raise
             except Exception:
@@ -151,10 +151,10 @@ class _Scores:
 
     def _call(self, places: Rows) -> Any:
         rows = self.found.rows[places]
-        return self.scorer(_answers(self.found, places), rows_of(self.X, rows), self.y[rows])
+        return self.scorer(_make_stand_in(self.found, places), rows_of(self.X, rows), self.y[rows])
 
 
-def failed_score(error: Exception, error_score: ErrorScore) -> float:
+def score_failure(error: Exception, error_score: ErrorScore) -> float:
     """The score of a split whose scorer failed, as in scikit-learn."""
     if error_score == "raise":
         raise error
@@ -182,7 +182,7 @@ def _warn_of_failures(scores: Array, found: HeldOut) -> Array:
     return scores
 
 
-def refitted_scores(
+def score_refits(
     estimator: Any,
     X: Any,
     y: Any,
@@ -212,9 +212,9 @@ def refitted_scores(
                 try:
                     value = scorer(fitted, rows_of(X, test), rows_of(y, test))
                 except Exception as error:
-                    value = failed_score(error, error_score)
+                    value = score_failure(error, error_score)
                 named = value if isinstance(value, dict) else {name: value}
-                scores |= {key: _number(number, scorer) for key, number in named.items()}
+                scores |= {key: _to_number(number, scorer) for key, number in named.items()}
             found.append(scores)
             seconds[:, done] = middle - begin, time.perf_counter() - middle
             report("training", done + 1, len(splits))
@@ -234,14 +234,14 @@ def _refuse_weights_of_one_vs_rest(estimator: Any, params: dict[str, Any]) -> No
         )
 
 
-def _number(score: Any, scorer: Any) -> float:
+def _to_number(score: Any, scorer: Any) -> float:
     try:
         return float(score)
     except (TypeError, ValueError):
         raise UnusableScore(f"scoring must return one number; got {score!r} from {scorer!r}.") from None
 
 
-def _answers(found: HeldOut, places: NDArray[np.intp]) -> Any:
+def _make_stand_in(found: HeldOut, places: NDArray[np.intp]) -> Any:
     """A stand-in for an estimator fitted to a split's train rows, which returns stored predictions of its test rows."""
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 

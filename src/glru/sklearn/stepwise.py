@@ -14,10 +14,10 @@ from glru.selection.result import Step, StepwiseResult
 from glru.selection.search import Settings, search
 from glru.sklearn.adapt import adapt
 from glru.sklearn.adapted import Adapted
-from glru.sklearn.held_out import all_splits
+from glru.sklearn.held_out import list_splits
 
 
-def estimator_stepwise(
+def select_features(
     estimator: Any,
     X: Any,
     y: Any,
@@ -37,7 +37,7 @@ def estimator_stepwise(
     return _shift_result(result, offset) if offset else result
 
 
-def estimator_importance(
+def measure_features(
     estimator: Any, X: Any, y: Any, X_val: Any, y_val: Any, sample_weight: Any, settings: Settings
 ) -> FeatureImportance:
     """The importance of each feature in an estimator's objective; a penalised intercept does not count as a feature."""
@@ -75,7 +75,7 @@ def prepare(
         )
     if settings.cv is not None and (adapted.shifts is not None or not is_leave_one_out(settings.cv)):
         # Stratified for a classifier, whatever its loss.
-        settings = replace(settings, cv=all_splits(adapted, settings.cv, None))
+        settings = replace(settings, cv=list_splits(adapted, settings.cv, None))
     if adapted.shifts is not None and X_val is None and settings.criterion not in INFORMATION:
         settings = _refit_folds(adapted, settings)
     problem, offset = adapted.problems[0], adapted.offset

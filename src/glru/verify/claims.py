@@ -73,11 +73,13 @@ def _(result: LOOCVResult, problem: Problem, queries: Any, targets: Any) -> list
     found = []
     for row in range(problem.n_rows):
         if result.refitted is not None:
-            found.extend(_refitted_claims(result.refitted, row, [(f"row {row}", 0)], result.bounds.take([row])))
+            found.extend(_list_refitted_claims(result.refitted, row, [(f"row {row}", 0)], result.bounds.take([row])))
             continue
         model = _reweighted(problem, np.where(np.arange(problem.n_rows) == row, 0.0, problem.sample_weight))
         if problem.loss.several:
-            found.extend(_class_claims(f"row {row}", model, problem.matrix[row : row + 1], result.bounds.take([row])))
+            found.extend(
+                _list_class_claims(f"row {row}", model, problem.matrix[row : row + 1], result.bounds.take([row]))
+            )
             continue
         ends = float(result.score_lower[row]), float(result.score_upper[row])
         value = _score(problem.matrix[row : row + 1], float(problem.offset[row]))
@@ -94,7 +96,7 @@ def _require_own(result: LOOCVResult | CrossValResult, problem: Problem) -> None
         )
 
 
-def _refitted_claims(refitted: Refitted, k: int, names: list[tuple[str, int]], bounds: ScoreBounds) -> list[Claim]:
+def _list_refitted_claims(refitted: Refitted, k: int, names: list[tuple[str, int]], bounds: ScoreBounds) -> list[Claim]:
     """The claims about test rows of a split, each a name and its place among them, under a problem that is made on demand."""
     made = cache(lambda: refitted(k))
 
@@ -108,7 +110,7 @@ def _refitted_claims(refitted: Refitted, k: int, names: list[tuple[str, int]], b
     found = []
     for at, (name, place) in enumerate(names):
         if bounds.lower.ndim == 2:
-            found.extend(_class_claims(name, model, row_at(place), bounds.take([at])))
+            found.extend(_list_class_claims(name, model, row_at(place), bounds.take([at])))
             continue
 
         def value(trained: Any, place: int = place) -> Any:
@@ -126,7 +128,7 @@ def _(result: CrossValResult, problem: Problem, queries: Any, targets: Any) -> l
         for fold in range(int(result.folds.max()) + 1):
             places = np.flatnonzero(result.folds == fold)
             names = [(f"row {row} in fold {fold}", k) for k, row in enumerate(result.rows[places])]
-            found.extend(_refitted_claims(result.refitted, fold, names, result.bounds.take(places)))
+            found.extend(_list_refitted_claims(result.refitted, fold, names, result.bounds.take(places)))
         return found
     models = []
     for train in result.train_rows:
@@ -137,7 +139,7 @@ def _(result: CrossValResult, problem: Problem, queries: Any, targets: Any) -> l
         return [
             claim
             for k, (row, fold) in enumerate(zip(result.rows, result.folds, strict=True))
-            for claim in _class_claims(
+            for claim in _list_class_claims(
                 f"row {row} in fold {fold}", models[fold], problem.matrix[row : row + 1], result.bounds.take([k])
             )
         ]
@@ -159,7 +161,7 @@ def _(result: After, problem: Problem, queries: Any, targets: Any) -> list[Claim
         return result.change.apply(problem)
 
     if problem.loss.several:
-        return _class_change(result, model, queries)
+        return _list_class_change(result, model, queries)
     found = []
     if queries is not None:
         for k, (low, up) in enumerate(zip(*result.score_bounds(queries), strict=True)):
@@ -208,7 +210,7 @@ def _(result: StepwiseResult, problem: Problem, queries: Any, targets: Any) -> l
     return found
 
 
-def _class_claims(name: str, model: Callable[[], Problem], row: Any, bounds: ScoreBounds) -> list[Claim]:
+def _list_class_claims(name: str, model: Callable[[], Problem], row: Any, bounds: ScoreBounds) -> list[Claim]:
     """The claims about one row with one score per class: its scores, and that its label's is the largest."""
     found = []
     for k, (low, up) in enumerate(zip(bounds.lower[0], bounds.upper[0], strict=True)):
@@ -220,13 +222,13 @@ def _class_claims(name: str, model: Callable[[], Problem], row: Any, bounds: Sco
     return found
 
 
-def _class_change(result: After, model: Callable[[], Problem], queries: Any) -> list[Claim]:
+def _list_class_change(result: After, model: Callable[[], Problem], queries: Any) -> list[Claim]:
     """The claims of a change with one score per class."""
     found = []
     if queries is not None:
         bounds = result.score_bounds(queries)
         for q in range(bounds.n_rows):
-            found.extend(_class_claims(f"query {q}", model, queries[q : q + 1], bounds.take([q])))
+            found.extend(_list_class_claims(f"query {q}", model, queries[q : q + 1], bounds.take([q])))
     ends = [np.column_stack(pair) for pair in zip(result.coef_bounds(), result.intercept_bounds(), strict=True)]
     for (k, j), low in np.ndenumerate(ends[0]):
         name = f"coefficient {j} of class {k}" if j < ends[0].shape[1] - 1 else f"intercept of class {k}"

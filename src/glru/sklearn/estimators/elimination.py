@@ -160,31 +160,31 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
         )
         sizes = sizes_of(n_features, self.step, min(self.min_features_to_select, n_features))
         folds = folds_of(problem, settings)
-        divisors = _divisors(folds, scoring)
+        divisors = _compute_divisors(folds, scoring)
         paths = []
         with reporter(self.verbose > 0) as report:
             for fold, test in folds:
                 judged = Judged(fold.matrix[test], fold.y[test], criterion)
                 paths.append(list(eliminate(fold, sizes, offset, self.training_tol, budget, judged)))
                 report("folds", len(paths), len(folds))
-        best, chosen_proven = _best(paths, divisors)
+        best, chosen_proven = _find_best(paths, divisors)
         last = list(eliminate(problem, sizes[: best + 1], offset, self.training_tol, budget))
-        self.support_, self.ranking_ = _support(last, offset, n_features)
+        self.support_, self.ranking_ = _rank_features(last, offset, n_features)
         self.n_features_ = int(self.support_.sum())
         self.certified_ = chosen_proven and all(stage.proven for path in [*paths, last] for stage in path)
-        self.cv_results_ = _results(paths, divisors, scoring, sizes, offset, n_features)
+        self.cv_results_ = _make_results(paths, divisors, scoring, sizes, offset, n_features)
 
 
-def _divisors(folds: Any, scoring: str) -> list[Fraction]:
+def _compute_divisors(folds: Any, scoring: str) -> list[Fraction]:
     """What the sums of every fold are divided by, exactly: its rows, or for "r2" the sum of squares around their mean."""
     if scoring != "r2":
         return [Fraction(test.size) for _, test in folds]
     if any(test.size < 2 for _, test in folds):
         raise ValueError("scoring='r2' needs two rows in every fold. Use scoring='neg_mean_squared_error'.")
-    return [_spread(fold.y[test]) for fold, test in folds]
+    return [_sum_squares(fold.y[test]) for fold, test in folds]
 
 
-def _spread(y: Array) -> Fraction:
+def _sum_squares(y: Array) -> Fraction:
     """The exact sum of squares around the mean."""
     ratios = [value.as_integer_ratio() for value in y.tolist()]
     unit = max(denominator for _, denominator in ratios)
@@ -192,7 +192,7 @@ def _spread(y: Array) -> Fraction:
     return Fraction(len(values) * sum(v * v for v in values) - sum(values) ** 2, len(values) * unit**2)
 
 
-def _totals(paths: list[list[Stage]], divisors: list[Fraction], name: str) -> list[Any]:
+def _sum_folds(paths: list[list[Stage]], divisors: list[Fraction], name: str) -> list[Any]:
     """The exact sums over the folds of sums divided, or infinity, for all numbers of features, the fewest first.
 
     Where the targets of a fold are all equal, scikit-learn's "r2" is 0 unless all of them are met: a sum above 0 counts as 1.
@@ -208,10 +208,10 @@ def _totals(paths: list[list[Stage]], divisors: list[Fraction], name: str) -> li
     return found
 
 
-def _best(paths: list[list[Stage]], divisors: list[Fraction]) -> tuple[int, bool]:
+def _find_best(paths: list[list[Stage]], divisors: list[Fraction]) -> tuple[int, bool]:
     """The place of the number of features whose mean score is best, the smallest number among equal ones, and whether that is proven."""
     lower, upper, guess = (
-        np.array(_totals(paths, divisors, name), dtype=object) for name in ("lower", "upper", "guess")
+        np.array(_sum_folds(paths, divisors, name), dtype=object) for name in ("lower", "upper", "guess")
     )
     for ends in ((lower, upper), (guess, guess)):
         # The fewest features come first.
@@ -221,7 +221,7 @@ def _best(paths: list[list[Stage]], divisors: list[Fraction]) -> tuple[int, bool
     raise AssertionError("a contest of numbers has a winner.")
 
 
-def _support(stages: list[Stage], offset: int, n_features: int) -> tuple[Any, Any]:
+def _rank_features(stages: list[Stage], offset: int, n_features: int) -> tuple[Any, Any]:
     """The features of the last stage, and the ranks: those eliminated last have rank 2."""
     support, ranking = np.zeros(n_features, dtype=bool), np.ones(n_features, dtype=int)
     for stage in stages:
@@ -231,7 +231,7 @@ def _support(stages: list[Stage], offset: int, n_features: int) -> tuple[Any, An
     return support, ranking
 
 
-def _results(
+def _make_results(
     paths: list[list[Stage]], divisors: list[Fraction], scoring: str, sizes: list[int], offset: int, n_features: int
 ) -> dict[str, Any]:
     """The table of all numbers of features, the fewest first."""
@@ -243,20 +243,20 @@ def _results(
         def scores(
             some: list[list[Stage]], by: list[Fraction], name: str = name, way: float = way
         ) -> NDArray[np.float64]:
-            return np.array([_score(total, len(some), one, way) for total in _totals(some, by, name)])
+            return np.array([_round_score(total, len(some), one, way) for total in _sum_folds(some, by, name)])
 
         found[f"mean_test_score{suffix}"] = scores(paths, divisors)
         for k, (path, divisor) in enumerate(zip(paths, divisors, strict=True)):
             found[f"split{k}_test_score{suffix}"] = scores([path], [divisor])
     found["std_test_score"] = np.std([found[f"split{k}_test_score"] for k in range(len(paths))], axis=0)
     for k, path in enumerate(paths):
-        tables = [_support(path[: place + 1], offset, n_features) for place in range(len(path))][::-1]
+        tables = [_rank_features(path[: place + 1], offset, n_features) for place in range(len(path))][::-1]
         found[f"split{k}_support"] = np.array([support for support, _ in tables])
         found[f"split{k}_ranking"] = np.array([ranking for _, ranking in tables])
     return found | {"n_features": np.array(sizes[::-1])}
 
 
-def _score(total: Any, n_folds: int, one: int, way: float) -> float:
+def _round_score(total: Any, n_folds: int, one: int, way: float) -> float:
     """``one - total / n_folds`` as a float64, rounded to nearest or in one direction."""
     if total == np.inf:
         return -np.inf

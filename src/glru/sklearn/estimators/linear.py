@@ -30,7 +30,7 @@ from glru.model_selection.result import LOOCVResult
 from glru.sklearn.adapt import adapt
 from glru.sklearn.adapted import Adapted, probabilities_of
 from glru.sklearn.after import after_models
-from glru.sklearn.drop_ins import adapted_loocv
+from glru.sklearn.drop_ins import loocv_adapted
 from glru.sklearn.preprocessing import OUTPUT, as_double
 from glru.solution import Solution
 from glru.solvers import solve
@@ -96,7 +96,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         """
         check_options(type(self).__name__, self.get_params(deep=False))
         X, y = self._validated(X, y)
-        adapted = self._adapt(self, X, y, checked_weight(sample_weight, X))
+        adapted = self._adapt(self, X, y, check_weight(sample_weight, X))
         self._keep(adapted, self._train(adapted))
         return self
 
@@ -205,7 +205,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         """
         self._require_data("loocv", "glru.loocv(model, X, y)")
         with use_threads(n_jobs):
-            return adapted_loocv(
+            return loocv_adapted(
                 self.adapted_,
                 self.solutions_,
                 tol,
@@ -267,7 +267,7 @@ def validate_input(estimator: Any, X: Any, **options: Any) -> Any:
     """
     # scikit-learn looks at neither: it drops masks, and makes numbers of dates.
     if getattr(estimator, "preprocessing", None) is not None:
-        return _checked_later(estimator, X, options)
+        return _check_targets_only(estimator, X, options)
     _inputs.refuse_masks(X, "X")
     _inputs.refuse_masks(options.get("y"), "y")
     _inputs.refuse_dates(X, "X")
@@ -278,7 +278,7 @@ def validate_input(estimator: Any, X: Any, **options: Any) -> Any:
     return validate_data(estimator, X, **options)
 
 
-def _checked_later(estimator: Any, X: Any, options: dict[str, Any]) -> Any:
+def _check_targets_only(estimator: Any, X: Any, options: dict[str, Any]) -> Any:
     """Data as given, since the steps of the estimator check it, and targets as checked by scikit-learn."""
     reset = options.get("reset", True)
     if "y" not in options:
@@ -444,7 +444,7 @@ class GLRUClassifier(Classifier):
         self.class_weight = class_weight
 
 
-def checked_weight(sample_weight: Any, X: RawMatrix) -> Any:
+def check_weight(sample_weight: Any, X: RawMatrix) -> Any:
     """Sample weights, checked by scikit-learn; None stays None."""
     from sklearn.utils.validation import _check_sample_weight
 

@@ -15,7 +15,7 @@ from glru.linalg import use_threads
 from glru.selection import Settings
 from glru.sklearn.estimators.linear import validate_input
 from glru.sklearn.preprocessing import weight_name
-from glru.sklearn.stepwise import estimator_stepwise
+from glru.sklearn.stepwise import select_features
 
 SCORING: dict[str, Literal["error", "log_loss", "squared_error"]] = {
     "accuracy": "error",
@@ -25,7 +25,7 @@ SCORING: dict[str, Literal["error", "log_loss", "squared_error"]] = {
 """The criterion that each scikit-learn score corresponds to."""
 
 
-def _number_of_features(wanted: Any, n_features: int, until_tol: bool) -> int | None:
+def _count_features(wanted: Any, n_features: int, until_tol: bool) -> int | None:
     """The number of features to select; None if it is not fixed."""
     if wanted is None or (wanted == "auto" and until_tol):
         return None
@@ -177,7 +177,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         weight = None if sample_weight is None else np.asarray(sample_weight)[train]
         settings = self._settings(classifier, matrix.shape[1], cv)
         with use_threads(self.n_jobs):
-            self.result_ = estimator_stepwise(
+            self.result_ = select_features(
                 self.estimator, matrix[train], targets[train], X_val, y_val, weight, settings, keeps_columns=True
             )
         self.support_ = np.zeros(matrix.shape[1], dtype=bool)
@@ -189,7 +189,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
     def _settings(self, classifier: bool, n_features: int, cv: Any) -> Settings:
         """The options of the search, translated from scikit-learn's."""
         criterion = ("error" if classifier else "squared_error") if self.criterion == "auto" else self.criterion
-        target = _number_of_features(self.n_features_to_select, n_features, self.tol is not None)
+        target = _count_features(self.n_features_to_select, n_features, self.tol is not None)
         if self.tol is not None and self.n_features_to_select != "auto":
             raise ValueError(f"tol goes with n_features_to_select='auto'; got {self.n_features_to_select!r}.")
         forward = self.direction == "forward"

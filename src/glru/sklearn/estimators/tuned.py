@@ -20,9 +20,9 @@ from glru.sklearn.estimators.linear import (
     GLRURegressor,
     LinearModel,
     Regressor,
-    checked_weight,
+    check_weight,
 )
-from glru.sklearn.held_out import HeldOut, default_width, held_out, held_out_grid
+from glru.sklearn.held_out import HeldOut, bound_held_out, bound_held_out_grid, default_width
 from glru.solution import Solution
 from glru.solvers.api import Solver
 
@@ -49,7 +49,7 @@ class Tuned(LinearModel):
         check_options(type(self).__name__, self.get_params(deep=False))
         X, y = self._validated(X, y, ensure_min_samples=2)
         with use_threads(self.n_jobs):
-            self._choose(X, y, checked_weight(sample_weight, X), groups)
+            self._choose(X, y, check_weight(sample_weight, X), groups)
         return self
 
     def _choose(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
@@ -65,15 +65,15 @@ class Tuned(LinearModel):
         every = [adapted, *(adapt_again(adapted, self._model(**{name: float(value)})) for value in grid[1:])]
         width = None if criterion == "error" and len(adapted.problems) == 1 else default_width(adapted)
         starts: list[tuple[Solution, ...] | None] = [None] * grid.size
-        value_of = partial(value_bounds, criterion=criterion, by_fold=self.cv is not None)
+        value_of = partial(bound_value, criterion=criterion, by_fold=self.cv is not None)
         if isinstance(cv, LeaveOneOut):
             found = []
             for k, one in enumerate(every):
                 starts[k] = self._train(one, starts[k - 1] if k else None)
-                found.append(held_out(one, cv, groups, width, self.tol, self.verbose > 0, starts[k]))
+                found.append(bound_held_out(one, cv, groups, width, self.tol, self.verbose > 0, starts[k]))
             values = np.array([value_of(one) for one in found])
         else:
-            found, values = held_out_grid(every, cv, groups, width, self.tol, value_of, self.verbose > 0)
+            found, values = bound_held_out_grid(every, cv, groups, width, self.tol, value_of, self.verbose > 0)
         lower, upper = values.T
         # The grid starts at the strongest penalty, which wins a tie.
         self.best_index_ = int(np.argmin(upper))
@@ -105,7 +105,7 @@ def _check_criterion(adapted: Adapted, criterion: str) -> None:
         raise ValueError(f"criterion {criterion!r} is for two classes; got {len(adapted.problems)}. Use 'error'.")
 
 
-def value_bounds(found: HeldOut, criterion: str, by_fold: bool = False) -> tuple[float, float]:
+def bound_value(found: HeldOut, criterion: str, by_fold: bool = False) -> tuple[float, float]:
     """The certified interval of a criterion of held-out scores; ``by_fold``: the mean of its values in the splits."""
     if by_fold:
         if criterion == "error":
