@@ -79,7 +79,7 @@ from glru.updates.columns.wide import Steps
 from glru.updates.folds import Factors, Folds, has_folds
 from glru.updates.gradients import conjugate_gradients
 from glru.updates.hinge_rows import HingeRows, has_paths
-from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows, has_piece_rows
+from glru.updates.local_rows import LocalRows, RowCandidates, RowRemovals, has_local_rows, has_piece_rows
 from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
 from glru.updates.refits import Refits
 from glru.updates.refitted_classes import ClassRefits
@@ -134,6 +134,7 @@ __all__ = [
     "Problem",
     "ProximalHinge",
     "Refits",
+    "RowCandidates",
     "RowMetric",
     "RowRemovals",
     "RowSide",

@@ -349,6 +349,9 @@ MUTANTS: dict[str, Mutant] = {
         "glru.deletion.result:rank", result(lambda ranking: replace(ranking, certified=True)), DELETION
     ),
     "mean-hessian-taken-as-the-old-one": Mutant("glru.updates.local_rows:_mean_hessian_error", scaled(0.01), FAMILIES),
+    "long-rows-of-removals-carry-nothing": Mutant(
+        "glru.updates.local_rows:LocalRows.norm_cuts", result(lambda cuts: [(norm, 0.0) for norm, _ in cuts]), SLACK
+    ),
     "hundredth-of-the-radius-without-rows-that-move-far": Mutant(
         "glru.updates.local_rows:RowCandidates._followed_radii", scaled(0.01), FAMILIES
     ),
@@ -650,6 +653,7 @@ MUTANTS: dict[str, Mutant] = {
     "classes-tenth-of-the-divergence": Mutant("glru.certificate:class_terms", scaled(0.1), CLASSES),
     "classes-moves-of-constraints-forgotten": Mutant("glru.certificate:_class_moves", scaled(0.0), CLASSES),
     "classes-scores-taken-as-exact": Mutant("glru.regions.classes:widen_queries", _queries_without_errors, CLASSES),
+    "classes-slopes-taken-as-exact": Mutant("glru.regions.class_sums:ClassSums.slope_error", nothing, CLASSES),
     "classes-errors-of-scores-cost-no-gradient": Mutant(
         "glru.regions.class_sums:ClassSums.score_error", scaled(0.0), CLASSES
     ),

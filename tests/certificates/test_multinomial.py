@@ -1,5 +1,6 @@
 """Certificates of multinomial models against models retrained beyond float64."""
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -77,6 +78,20 @@ def test_the_gap_is_at_least_the_distance_from_the_optimum(seed):
     rng = np.random.default_rng(seed)
     other = problem.loss.slopes_of(problem.y, rng.dirichlet(np.ones(problem.n_scores), problem.n_rows))
     assert certify(problem, Point(solution.coef, solution.intercept, -other)).gap >= distance
+
+
+@mpmath.workdps(40)
+def test_slopes_are_off_by_more_than_their_scores():
+    """Intercepts next to zero, whose scores are nearly exact: the interval holds the optimum by what the probabilities lose."""
+    counts, rng = (33, 33, 35), np.random.default_rng(0)
+    y = np.repeat(np.arange(3), counts)
+    problem = glru.Problem(np.zeros((y.size, 1)), y, glru.Multinomial(), glru.L2(1.0), fit_intercept=True)
+    logs = [mpmath.log(count) for count in counts]
+    exact = [value - sum(logs) / 3 for value in logs]
+    for move in rng.normal(size=(200, 3)) * 3e-16:
+        point = Point(np.zeros((3, 1)), np.array([float(value) for value in exact]) + move)
+        lower, upper = ClassEllipsoid.at(problem, point).intercept_bounds()
+        assert all(low <= value <= high for value, low, high in zip(exact, lower, upper, strict=True))
 
 
 @pytest.mark.parametrize("seed", range(100, 115))

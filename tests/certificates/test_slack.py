@@ -22,6 +22,7 @@ from tests.core import (
     LocalRows,
     Move,
     Point,
+    RowCandidates,
     RowMetric,
     RowSide,
     Screened,
@@ -443,6 +444,20 @@ def test_rows_that_are_not_followed_count_by_what_they_carry():
         distance, nu = optimum * mpmath.sqrt(hessian), -gradient(mpmath.mpf(0)) / mpmath.sqrt(hessian)
     radius = float(least_radius(cuts, 1.0, np.array([float(nu) * (1.0 + 1e-15)]), [(0.0, 0.0)])[0])
     assert 1.04 * nu < distance <= radius < 1.02 * distance
+
+
+def test_long_rows_that_removals_do_not_follow_count_by_what_they_carry():
+    """A row far out holds a fiftieth of the Hessian at the candidate and hardly any of it on the way to the optimum."""
+    X = np.append(np.ones(1200), 2000.0)[:, None]
+    problem = glru.Problem(X, np.where(np.arange(1201) < 598, -1, 1), penalty=glru.L2(1e-3), scaling="sum")
+    family, row = LocalRows(glru.solve(problem, tol=1e-13), 1.0), np.array([0])
+    candidates = RowCandidates.first(family, row, problem.take(row), family.removals(row), False, 1)
+    # The candidate is the base itself.
+    base = family.base.point.coef
+    candidates.models = base[:, None]
+    (radius,), _, (nu,) = candidates.radii()
+    optimum = float(retrain(problem.without(row), 40).coef[0])
+    assert 1.01 * nu < (optimum - base[0]) * family.base.metric.factor[0, 0] <= radius
 
 
 @pytest.mark.parametrize("loss", [glru.Squared(), glru.Logistic()], ids=str)
