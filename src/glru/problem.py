@@ -600,7 +600,8 @@ class Problem:
 
     @cached_property
     def _squared_norms(self) -> tuple[Array, Array]:
-        return self.matrix.squared_norms(self.weights)
+        with np.errstate(over="ignore"):  # a norm that overflows is infinite, and bounds made of it prove nothing
+            return self.matrix.squared_norms(self.weights)
 
     @cached_property
     def dead_columns(self) -> NDArray[np.bool_]:

@@ -605,11 +605,17 @@ def supports(random: np.random.Generator) -> Iterator[Answer]:
     if random.random() < 0.5:
         penalty: glru.penalties.Penalty = glru.L1(kappa)
     else:
-        squares = np.square(problem.column_norms)
-        penalty = glru.ElasticNet(10.0 ** random.uniform(-6.0, 1.0) * squares, kappa)
+        with np.errstate(over="ignore"):
+            strengths = 10.0 ** random.uniform(-6.0, 1.0) * np.square(problem.column_norms)
+        if not np.isfinite(strengths).all():
+            return
+        penalty = glru.ElasticNet(strengths, kappa)
     problem = problem.derive(loss=loss, penalty=penalty)
     if problem.scaling == "sum" and np.all(problem.sample_weight[problem.sample_weight > 0.0] > 1e-20):
         size = 2.0 ** int(random.choice([0, 0, -300, 300]))
+        # Strengths beyond the range of float64 are refused.
+        if size > 1.0 and max(np.max(penalty.quadratic), np.max(penalty.absolute)) > 1e200:
+            return
         problem = problem.derive(sample_weight=size * problem.sample_weight, penalty=penalty.scaled(size))
     if not has_support(problem):
         return

@@ -252,6 +252,8 @@ def pipelines(random: np.random.Generator) -> Iterator[Answer]:
         raise
     # Intervals may be wider than asked where float64 allows no more; a warning says so.
     warnings.simplefilter("ignore", UserWarning)
+    # What scikit-learn's own scalers say of a column without a value.
+    warnings.filterwarnings("ignore", "All-NaN slice", RuntimeWarning)
     truth, everything, refits = Truth(pipeline, adapted, X), np.arange(len(y)), adapted.refits[0]
     yield from truth.steps([np.delete(everything, row).tolist() for row in everything], adapted.column_changes)
     exact: list[Exact] = []
