@@ -51,7 +51,7 @@ from glru.updates.refitted_classes import ClassRefits
 from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
 from glru.updates.row_models import RowModels, has_row_models, has_wide_rows
 from glru.updates.second_order import second_order_bounds
-from glru.updates.support_rows import SupportRows
+from glru.updates.support_rows import SupportRows, find_support
 from glru.updates.tall_rows import TallRows, has_newton_rows
 from glru.updates.wide_rows import WideRows, leverage_cost
 
@@ -92,6 +92,9 @@ SMALL_MATRIX = 300_000
 
 STEPS_TOGETHER = 8
 """Steps of wide rows ask for each leverage about this often: so many times fewer rows are few then."""
+
+LARGEST_SHARE = 1e-6
+"""Relative error of refitted strengths up to which a support may be proven for all of them."""
 
 CENTRED_PRODUCTS = 400.0
 """The carried bound with an intercept, which leaves more rows open than leverages do, is asked first where these cost this many products."""
@@ -806,7 +809,19 @@ class Cascade:
 
     def refine(self, rows: Rows) -> Bounds:
         """More Newton steps for one row, each followed by its certificate."""
-        return self._for_all_factors(rows, self._refine(rows))
+        found = self._refitted_support(int(rows[0])) if self.refits is not None else None
+        return self._for_all_factors(rows, self._refine(rows)) if found is None else found
+
+    def _refitted_support(self, row: int) -> Bounds | None:
+        """Bounds of one row's score under refitted strengths and a penalty with absolute values, if its support is proven for all strengths within their rounding."""
+        assert self.refits is not None
+        asked = has_support(self.problem) and self.bound in ("auto", "local")
+        share = self.refits.strength_error(row) if asked and self.refits.together[row] else np.inf
+        if not share < LARGEST_SHARE:
+            return None
+        problem = self.refits.described(self.problem, row).require_weight()
+        region = find_support(problem, self.solution.point, share)
+        return region.score_bounds(problem.matrix[row : row + 1]) if region.proven else None
 
     def _refine(self, rows: Rows) -> Bounds:
         row = int(rows[0])

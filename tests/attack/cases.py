@@ -633,6 +633,16 @@ def supports(random: np.random.Generator) -> Iterator[Answer]:
         if truth is not None and region.proven:
             yield "support, scores", list(truth.scores(problem.X)), *region.score_bounds(problem.matrix)
             yield "support, coefficients", list(zip(truth.coef, truth.doubts[:-1], strict=True)), *region.coef_bounds()
+        share = 10.0 ** random.uniform(-12.0, -1.0)
+        region = SupportEllipsoid(problem, solution.point, share)
+        if region.proven:
+            # Rounded towards the strengths themselves.
+            factors = 1.0 + (1.0 - 1e-9) * share * random.choice([-1.0, 1.0], problem.n_columns)
+            quadratic, absolute = factors * problem.quadratic, factors * problem.penalty.absolute
+            other = glru.ElasticNet(quadratic, absolute) if quadratic.any() else glru.L1(absolute)
+            truth = retrain(problem.derive(penalty=other), DIGITS)
+            if truth is not None:
+                yield "support, strengths that err", list(truth.scores(problem.X)), *region.score_bounds(problem.matrix)
 
 
 KINDS = (

@@ -74,16 +74,16 @@ def _gradients_without_the_rest(extend):
 
 def _no_radii(holds):
     """As if every model were the optimum."""
-    return lambda self, models, radii, *rest: holds(self, models, 0.0 * radii, *rest)
+    return lambda self, models, radii, *rest, **named: holds(self, models, 0.0 * radii, *rest, **named)
 
 
 def _any_sign(holds):
     """As if the signs of coefficients did not matter."""
 
-    def mutant(self, models, radii, axis_norms, *rest):
+    def mutant(self, models, radii, axis_norms, *rest, **named):
         changed = copy(self)
         changed.signs = 0.0 * self.signs
-        return holds(changed, models, radii, axis_norms, *rest)
+        return holds(changed, models, radii, axis_norms, *rest, **named)
 
     return mutant
 
@@ -91,12 +91,22 @@ def _any_sign(holds):
 def _no_limits(holds):
     """As if columns off the support always stayed off."""
 
-    def mutant(self, *rest):
+    def mutant(self, *rest, **named):
         changed = copy(self)
         changed.limits = self.limits + np.inf
-        return holds(changed, *rest)
+        return holds(changed, *rest, **named)
 
     return mutant
+
+
+def _no_share(function):
+    """As if strengths were known exactly."""
+    return lambda *args, **named: function(*args, **(named | {"share": 0.0}))
+
+
+def _no_share_of_norms(make):
+    """As if strengths that err changed nothing but the limits of columns off the support."""
+    return lambda totals, point, here, metric, errors, share=0.0: make(totals, point, here, metric, errors)
 
 
 def _no_slack_for_scores(loss_terms):
@@ -510,6 +520,11 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.local_rows:RowCandidates._followed_radii", inside(lost_shares=scaled(0.0)), FAMILIES
     ),
     "supports-without-a-radius": Mutant("glru.regions.support:Support.holds", _no_radii, SUPPORT),
+    "supports-with-limits-that-do-not-err": Mutant("glru.regions.support:Support.holds", _no_share, SUPPORT),
+    "supports-with-strengths-that-do-not-err": Mutant("glru.regions.local:_make", _no_share_of_norms, SUPPORT),
+    "supports-with-factors-that-do-not-err": Mutant(
+        "glru.updates.refits:Refits.strength_error", nothing, "decisions/test_refits.py"
+    ),
     "supports-of-any-sign": Mutant("glru.regions.support:Support.holds", _any_sign, SUPPORT),
     "supports-without-limits-of-the-others": Mutant("glru.regions.support:Support.holds", _no_limits, SUPPORT),
     "rows-that-cross-kinks-carry-nothing": Mutant("glru.regions.pieces:Kinks.lost", scaled(0.0), PIECES),

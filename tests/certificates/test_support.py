@@ -102,6 +102,40 @@ def test_only_the_right_support_is_proven(loss, monkeypatch):
             assert not region_of(asked, wrong, solution.point, monkeypatch).proven
 
 
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_region_holds_the_optima_of_all_strengths_within_a_relative_error(loss, penalty):
+    asked, share, random = problem(loss, penalty), 1e-3, np.random.default_rng(1)
+    point = glru.solve(asked, tol=1e-12).point
+    region = SupportEllipsoid(asked, point, share)
+    assert region.proven
+    lower, upper = region.coef_bounds()
+    for _ in range(6):
+        factors = 1.0 + share * random.choice([-1.0, 1.0], (2, asked.n_columns))
+        quadratic, absolute = factors * np.broadcast_arrays(asked.penalty.quadratic, asked.penalty.absolute, lower)[:2]
+        other = glru.L1(absolute) if penalty == "lasso" else glru.ElasticNet(quadratic, absolute)
+        truth = retrain(asked.derive(penalty=other), 40)
+        assert inside(lower, truth.coef, upper)
+    # And it is not much wider than these optima are apart.
+    assert np.all(upper - lower <= 0.1 * np.abs(lower).max())
+
+
+def test_a_column_that_some_strengths_let_in_is_not_proven_to_be_off_the_support():
+    asked, share = problem(), 1e-3
+    point = glru.solve(asked, tol=1e-12).point
+    seen = np.abs(asked.matrix.T @ (asked.weights * (asked.scores(point.coef, point.intercept) - asked.y)))
+    column = int(np.flatnonzero(point.coef == 0.0)[0])
+    limits = np.full(asked.n_columns, 0.08)
+    limits[column] = seen[column] * (1.0 + 0.5 * share)
+    near = asked.derive(penalty=glru.L1(limits))
+    assert SupportEllipsoid(near, point).proven
+    # A radius of almost nothing, so that it is the limit itself that decides.
+    support = Support(near, support_of(near, point))
+    model, norms = support.restrict(point).packed(True)[:, None], (np.ones(asked.n_columns + 1), np.ones(asked.n_rows))
+    assert support.holds(model, np.zeros(1), *norms).holds[0]
+    assert not support.holds(model, np.zeros(1), *norms, share=share).holds[0]
+
+
 def test_a_support_is_proven_of_the_optimum_and_not_of_the_model():
     """The model itself meets every condition; within its radius there are models that do not."""
     asked = problem("logistic")

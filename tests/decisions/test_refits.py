@@ -267,6 +267,25 @@ def test_bounds_cover_factors_factors_that_are_off(error):
         assert lower <= found.upper[row] and upper >= found.lower[row]
 
 
+@pytest.mark.parametrize("lam", [0.0, 0.05], ids=["lasso", "elastic net"])
+def test_supports_hold_for_strengths_that_are_off(lam):
+    """Strengths at the corners of what is allowed, under a penalty with absolute values."""
+    rng, error = np.random.default_rng(4), 1e-8
+    X = rng.normal(size=(30, 5))
+    y = X @ [2.0, -1.0, 0.0, 0.0, 0.3] + rng.normal(size=30)
+    penalty = glru.ElasticNet(lam, 0.3) if lam else glru.L1(0.3)
+    problem = glru.Problem(X, y, glru.Squared(), penalty, fit_intercept=True)
+    strengths = rng.uniform(0.25, 1.2, size=X.shape)
+    stored = Refits(strengths=strengths, error=error, refit=lambda row: problem.without(np.array([row])))
+    found = leave_one_out(glru.solve(problem, tol=1e-12), refits=stored, width=1e-3)
+    assert found.n_trainings == 0 and found.decided_by == {"refine": 30}
+    for sign in (-1.0, 1.0):
+        true = Refits(strengths=strengths + sign * error * np.maximum(1.0, strengths))
+        for row in range(30):
+            lower, upper = optimal_bounds(true.described(problem, row), row)
+            assert lower <= found.bounds.upper[row] and upper >= found.bounds.lower[row]
+
+
 def make_shrunk(kind, rng):
     """A wide problem and strengths of which some nearly vanish without a row: of columns with one large value, or of any."""
     X = rng.normal(size=(16, 60))

@@ -117,11 +117,11 @@ class LocalEllipsoid(Region):
     rows: Problem | None
 
     @classmethod
-    def at(cls, problem: Problem, point: Point, diagonal: bool = False) -> "LocalEllipsoid":
+    def at(cls, problem: Problem, point: Point, diagonal: bool = False, share: float = 0.0) -> "LocalEllipsoid":
         """The ellipsoid at a model of a problem, from one pass over its rows.
 
         ``diagonal``: in the metric of the penalty, which costs a few products of rows in memory and is wide unless the gradient is
-        tiny; all columns must be penalised.
+        tiny; all columns must be penalised. ``share``: it holds the optima of all penalties whose strengths and slopes are within this relative error.
         """
         by_rows = problem.in_memory and uses_rows(problem)
         here = expand(problem, point, None if by_rows or diagonal else Floor.of(problem.loss))
@@ -133,7 +133,7 @@ class LocalEllipsoid(Region):
         elif by_rows:
             metric = RowMetric(RowSide(problem), problem.weights * here.rows.curvatures)
         errors = score_errors(problem, point.coef, point.intercept, here.rows.scores)
-        made = _make(problem.totals, point, here, metric, score_errors_of_rows(problem, errors))
+        made = _make(problem.totals, point, here, metric, score_errors_of_rows(problem, errors), share)
         return cls(problem.totals, point, *made, problem)
 
     @classmethod
@@ -213,9 +213,9 @@ class LocalEllipsoid(Region):
 
 
 def _make(
-    totals: Totals, point: Point, here: Expansion, metric: Metric | None, errors: ScoreErrors
+    totals: Totals, point: Point, here: Expansion, metric: Metric | None, errors: ScoreErrors, share: float = 0.0
 ) -> tuple[Metric, Array, float]:
-    """The metric (over the columns, if none is given), the gradient, and at least its norm."""
+    """The metric (over the columns, if none is given), the gradient, and at least its norm, for all penalties within a relative error."""
     with np.errstate(all="ignore"):  # overflow ends in an infinite norm: nothing is proven then
         if metric is None:
             metric = column_metric(totals, whole_hessian(totals, here.hessian))
@@ -223,6 +223,9 @@ def _make(
         if constant is None or not metric.eta < 1.0:
             return metric, gradient, np.inf
         slack = gradient_errors(totals, point, here, errors, gamma(totals.depth + 4))
+        penalty, n_columns = totals.penalty, point.coef.size
+        slack[:n_columns] += share * (penalty.quadratic * np.abs(point.coef) + np.abs(penalty.linear)) * (1.0 + FEW)
         # The Hessian was taken at computed scores; at the exact ones it is smaller by at most this factor.
-        loosening = float(np.exp(constant * errors.largest)) / (1.0 - metric.eta)
+        # Another penalty's Hessian is at least ``1 - share`` times this one: roots of that in the norms of the gradient and of the rows.
+        loosening = float(np.exp(constant * errors.largest)) / (1.0 - metric.eta) / (1.0 - share)
         return metric, gradient, float(metric.gradient_norm(gradient, slack) * loosening * (1.0 + FEW))

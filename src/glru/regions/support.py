@@ -83,6 +83,7 @@ class Support:
         row_norms: Array,
         left_out: tuple[NDArray[np.intp], NDArray[np.intp]] | None = None,
         factors: Array | float = 1.0,
+        share: float = 0.0,
     ) -> "Verdicts":
         """For which restricted problems the optimum is that of all columns.
 
@@ -98,6 +99,8 @@ class Support:
             Rows, and the models that are trained without them.
         factors : array of shape (n_models,) or float, default=1.0
             What the weights of each model's rows are multiplied by.
+        share : float, default=0.0
+            At least the relative error of the penalty's strengths.
         """
         problem, loss, n_columns = self.problem, self.problem.loss, self.columns.size
         with np.errstate(all="ignore"):
@@ -125,7 +128,7 @@ class Support:
             if left_out is not None:
                 slopes[left_out] = 0.0
             unit = 16.0 * gamma(problem.n_rows + 16)
-            seen, limits = self.rest.T @ slopes, self.limits[:, None] * (1.0 - FEW)
+            seen, limits = self.rest.T @ slopes, self.limits[:, None] * (1.0 - share - FEW)
             room = (abs(self.rest).T @ (off + unit * np.abs(slopes))) * (1.0 + unit) + 8.0 * (
                 problem.n_rows + 8
             ) * SMALLEST
@@ -142,22 +145,26 @@ NEGLIGIBLE_GRADIENT = 1e-11
 
 @final
 class SupportEllipsoid(Region):
-    """The local ellipsoid of a restricted problem; all models where the support may be another."""
+    """The local ellipsoid of a restricted problem; all models where the support may be another.
 
-    def __init__(self, problem: Problem, point: Point) -> None:
+    ``share``: it holds the optima of all penalties whose strengths are within this relative error.
+    """
+
+    def __init__(self, problem: Problem, point: Point, share: float = 0.0) -> None:
         self.n_columns, self.proven = problem.n_columns, False
         support = self.support = Support(problem, support_of(problem, point))
         self.inner: LocalEllipsoid | None = None
         if support.n_unknowns == 0:
             # Nothing but zeros.
             nothing = np.zeros(0)
-            self.proven = bool(support.holds(nothing[:, None], np.zeros(1), nothing, np.zeros(problem.n_rows)).holds[0])
+            norms = np.zeros(problem.n_rows)
+            self.proven = bool(support.holds(nothing[:, None], np.zeros(1), nothing, norms, share=share).holds[0])
             return
         if support.n_unknowns > problem.largest:
             return
         here, before = support.restrict(point), np.inf
         for _ in range(MOST_STEPS):
-            inner = LocalEllipsoid.at(support.problem, here)
+            inner = LocalEllipsoid.at(support.problem, here, share=share)
             if not inner.nu < 0.5 * before:
                 break
             self.inner, before = inner, inner.nu
@@ -170,7 +177,7 @@ class SupportEllipsoid(Region):
         if self.inner is not None and np.isfinite(self.inner.radius):
             metric, model = self.inner.metric, self.inner.point.packed(problem.fit_intercept)[:, None]
             norms, radius = metric.norms(support.problem.matrix), np.array([self.inner.radius])
-            self.proven = bool(support.holds(model, radius, metric.axis_norms(), norms).holds[0])
+            self.proven = bool(support.holds(model, radius, metric.axis_norms(), norms, share=share).holds[0])
 
     def score_bounds(self, X: Matrix) -> Bounds:
         if not self.proven:

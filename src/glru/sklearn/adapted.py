@@ -227,8 +227,8 @@ class Adapted:
         reason = None
         if steps.params:
             reason = f"the steps are fitted with parameters ({', '.join(map(repr, steps.params))})"
-        elif objective.absolute > 0.0 and objective.quadratic == 0.0:
-            # The rounding of a scale moves the optimum by an amount that only squares in the penalty bound.
+        elif splits is not None and objective.absolute > 0.0 and objective.quadratic == 0.0:
+            # The rounding of a scale moves the optimum by an amount that only squares in the penalty, or a proven support, bound.
             reason = "the penalty has no squares"
         if reason is not None:
             apart = np.ones(self.targets.y.size if splits is None else len(splits), dtype=bool)

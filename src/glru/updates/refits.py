@@ -117,7 +117,8 @@ class Refits:
 
     def slack(self, problem: Problem) -> Array:
         """How far the score of each row is at most from that of :meth:`problem`, for all strengths' factors within their error."""
-        found = np.where(self.together, self._described_slack(problem), 0.0)
+        known = self.together & _has_squares(problem.penalty)
+        found = np.where(known, self._described_slack(problem), 0.0)
         for variant in self.variants:
             found[variant.rows] = variant.refits.slack(variant.problem)[variant.rows]
         return found
@@ -150,6 +151,20 @@ class Refits:
                     return variant.refits.problem(variant.problem, row)
             assert self.refit is not None
             return self.refit(row)
+        if self.strengths is not None and not _has_squares(problem.penalty):
+            assert self.refit is not None
+            return self.refit(row)
+        return self.described(problem, row)
+
+    def strength_error(self, row: int) -> float:
+        """At least the relative error of the strengths of :meth:`described`, without a row that is described."""
+        if self.strengths is None:
+            return 0.0
+        # A factor errs by the share of the larger of 1 and itself, its root by less, their products with the strengths are rounded.
+        return self.error / float(min(self.strengths[row].min(initial=1.0), 1.0)) * (1.0 + FEW) + FEW
+
+    def described(self, problem: Problem, row: int) -> Problem:
+        """The problem without a row that the arrays describe, with its strengths as they are stored."""
         weight = problem.sample_weight.copy()
         weight[row] = 0.0
         changes: dict[str, Any] = {}
@@ -270,6 +285,11 @@ def factor_radii(
             norms = norms + 2.0 * float(np.sqrt((np.square(fills) @ (1.0 / lam)).max(initial=0.0)))
     # Every number above is rounded far less than by a thousandth.
     return 1.001 * radii, 1.001 * norms
+
+
+def _has_squares(penalty: Penalty) -> bool:
+    """Whether rounding of the strengths moves the optimum by an amount that squares in the penalty bound."""
+    return not penalty.absolute.any() or bool(penalty.quadratic.any())
 
 
 def rescaled(penalty: Penalty, factors: Array) -> Penalty:

@@ -41,8 +41,11 @@ def finds_supports_anywhere(problem: Problem) -> bool:
     return has_support(problem) and problem.loss.self_concordance == 0.0 and problem.n_columns <= WORKING
 
 
-def find_support(problem: Problem, start: Point) -> SupportEllipsoid:
-    """The ellipsoid on the support after steps of proximal Newton from a model, taken until the support stays."""
+def find_support(problem: Problem, start: Point, share: float = 0.0) -> SupportEllipsoid:
+    """The ellipsoid on the support after steps of proximal Newton from a model, taken until the support stays.
+
+    ``share``: it holds the optima of all penalties whose strengths are within this relative error.
+    """
     coef, intercept = start.coef, start.intercept
     scores = problem.scores(coef, intercept)
     exact = finds_supports_anywhere(problem)
@@ -50,9 +53,11 @@ def find_support(problem: Problem, start: Point) -> SupportEllipsoid:
         _, slopes, curvatures = problem.loss.expand(problem.y, scores)
         before, (coef, shift, move) = coef, model_step(problem, coef, slopes, curvatures, WORKING)
         scores, intercept = scores + move, intercept + shift
-        if exact or np.array_equal(np.sign(coef), np.sign(before)):
+        # A proof costs less than the step that would show that the support stays.
+        found = SupportEllipsoid(problem, Point(coef, intercept), share)
+        if found.proven or exact or np.array_equal(np.sign(coef), np.sign(before)):
             break
-    return SupportEllipsoid(problem, Point(coef, intercept))
+    return found
 
 
 @final
