@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._budget import Budget
-from glru.bounds import Bounds, ScoreBounds, intersect
+from glru.bounds import Bounds, ScoreBounds, intersect, unbounded
 from glru.linalg import Array, gamma
 from glru.losses import Loss, WithOffset
 from glru.model_selection.loocv import leave_one_out, require_rows
 from glru.problem import Point, Problem
-from glru.refine import refine
+from glru.refine import TRAINED, Refinement, approach
+from glru.regions.local import has_local
 from glru.selection.contest import Contest, Goal
 from glru.selection.criteria import Criterion
 from glru.selection.judge import ROUGH, Judge, Screened, Value, same_columns
@@ -56,7 +57,7 @@ class HeldOutRows:
     Parameters
     ----------
     start : Start
-        The model, near its optimum; where it is not near enough, ``usable`` is False.
+        The model, near its optimum; where it is not near enough for bounds of many rows at once, ``usable`` is False and rows are trained one at a time.
     criterion : Criterion
         What the scores are summed up to.
     """
@@ -69,12 +70,15 @@ class HeldOutRows:
                 break
             self.family = LocalRows(self.family)
         self.usable = self.family.usable and self.family.converged
-        if not self.usable:
-            return
-        rows = np.arange(self.problem.n_rows)
-        removals = self.family.removals(rows)
-        self.lower, self.upper = self.family.base.closed_form(removals, self.family.largest_norm)
-        scores = removals.scores + self.family.base.steps(removals).shifts
+        if self.usable:
+            self.near = self.family.point
+            removals = self.family.removals(np.arange(self.problem.n_rows))
+            self.lower, self.upper = self.family.base.closed_form(removals, self.family.largest_norm)
+            scores = removals.scores + self.family.base.steps(removals).shifts
+        else:
+            self.near = start.point
+            self.lower, self.upper = unbounded(self.problem.n_rows)
+            scores = self.problem.scores(self.near.coef, self.near.intercept)
         self.guesses = criterion.terms(self.problem.y, scores, scores)[1]
         self.tried = np.full(self.problem.n_rows, -1)
         self._scale = self._score_scale(scores)
@@ -104,7 +108,7 @@ class HeldOutRows:
             width = share * self.guess / max(self.problem.n_rows, 1)
             if level and 10.0 * width * self.problem.n_rows < precision:
                 break
-            for kind in (ALL_SHARED, OWN_HESSIAN, ALONE):
+            for kind in (ALL_SHARED, OWN_HESSIAN, ALONE) if self.usable else (ALONE,):
                 size = FIRST_ROWS if kind != ALONE else 1
                 while True:
                     low, high = self.bounds
@@ -158,12 +162,16 @@ class HeldOutRows:
 
     def _alone(self, row: int, enough: Any, budget: Budget) -> Bounds:
         """Bounds of one row, from the model without it trained as far as is needed."""
-        problem = self.problem.without(np.array([row])).require_weight()
-        near = self.family.point
-        point = Point(near.coef, near.intercept, dual_of(problem, problem.scores(near.coef, near.intercept)))
+        problem, near = self.problem.without(np.array([row])).require_weight(), self.near
         query = self.problem.matrix[np.array([row])]
-        found = refine(problem, point, query, lambda *ends: bool(enough(*ends).all()), budget=budget)
-        return found.lower, found.upper
+        work = Refinement(problem, query, lambda *ends: bool(enough(*ends).all()), budget=budget)
+        if has_local(problem):
+            near = approach(problem, near)[0]
+            if work.local_steps(near, dual=False) is not None:
+                return work.found
+        dual = dual_of(problem, problem.scores(near.coef, near.intercept))
+        work.train(Point(near.coef, near.intercept, dual), TRAINED, asked=True)
+        return work.found
 
 
 @final
@@ -198,8 +206,7 @@ class LeaveOneOutJudge(Judge):
     @cached_property
     def _present(self) -> HeldOutRows | None:
         """The rows of the present model."""
-        held_out = HeldOutRows(self.model.solution, self.criterion) if self._is_local else None
-        return held_out if held_out is not None and held_out.usable else None
+        return HeldOutRows(self.model.solution, self.criterion) if self._is_local else None
 
     def value(self, thorough: bool = False) -> Value:
         if self._present is None:
@@ -249,7 +256,9 @@ class LeaveOneOutJudge(Judge):
 
     def _step(self, move: Move) -> "Stepped | None":
         """The model after a column has left, one Newton step from the present one."""
-        if move.add or len(move.columns) > 1 or self.model.chosen.size < 2 or self._present is None:
+        if move.add or len(move.columns) > 1 or self.model.chosen.size < 2:
+            return None
+        if self._present is None or not self._present.usable:
             return None
         base, column = self._present.family.base, int(np.searchsorted(self.model.chosen, move.columns[0]))
         inverse = base.metric.inverse
@@ -268,10 +277,7 @@ class LeaveOneOutJudge(Judge):
         held_out, trained = self._held_out(move), False
         if held_out is None:
             solution, trained = self.model.train(*self.model.trial(move)), True
-            held_out = HeldOutRows(solution, self.criterion)
-            if not held_out.usable:
-                return self._value_of(solution, "certified")
-            self._found[move] = held_out
+            held_out = self._found[move] = HeldOutRows(solution, self.criterion)
         value = held_out.narrow(goal, self._precision(goal, held_out))
         return Value(value.lower, value.upper, "training", value.guess) if trained else value
 
