@@ -676,3 +676,23 @@ def test_forward_selection_by_leave_one_out_from_no_column_and_no_intercept():
     found, naive = glru.stepwise(problem, **options), glru.stepwise(problem, method="naive", tol=1e-10, **options)
     np.testing.assert_array_equal(found.selected, naive.selected)
     assert found.path[0].columns == naive.path[0].columns == (1,)
+
+
+@pytest.mark.parametrize("criterion", ["error", "log_loss"])
+@pytest.mark.parametrize("strength", [1e-9, 1e-6])
+@pytest.mark.parametrize(("n_rows", "n_columns"), [(25, 4), (12, 14)])
+def test_leave_one_out_of_nearly_separable_rows_with_weights_over_eight_decades(n_rows, n_columns, strength, criterion):
+    """No metric proves anything of many rows at once: rows are trained one at a time, as far as the contest asks."""
+    random = np.random.default_rng(3)
+    X = random.normal(size=(n_rows, n_columns))
+    scores = X @ random.normal(size=n_columns)
+    y = np.where(scores > 0.0, 1, -1)
+    y[np.argsort(np.abs(scores))[:2]] *= -1
+    weight = 10.0 ** random.uniform(-4.0, 4.0, n_rows)
+    problem = glru.Problem(X, y, penalty=glru.L2(strength), fit_intercept=True, sample_weight=weight)
+    found = glru.stepwise(problem, criterion=criterion, forced=True, max_steps=1)
+    naive = glru.stepwise(problem, criterion=criterion, forced=True, max_steps=1, method="naive", tol=1e-12)
+    assert found.certified and found.path[0].columns == naive.path[0].columns
+    values = naive.path[0].lower
+    slack = 1e-6 * np.abs(values)
+    assert np.all(found.path[0].lower <= values + slack) and np.all(values <= found.path[0].upper + slack)

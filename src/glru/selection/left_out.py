@@ -32,6 +32,9 @@ SHARES = (1e-1, 1e-2, 1e-3, 1e-5, 1e-7, 1e-9, 1e-11)
 MOST_BASES = 3
 """Bases that are looked for, each from where the last one ended, before a model is trained."""
 
+COARSE = 1e-3
+"""Share of the sum up to which leave-one-out scores are narrowed before the contest is asked."""
+
 CHORD_STEPS = 12
 """Steps of a row's model with the Hessian of all rows."""
 
@@ -81,6 +84,7 @@ class HeldOutRows:
             scores = self.problem.scores(self.near.coef, self.near.intercept)
         self.guesses = criterion.terms(self.problem.y, scores, scores)[1]
         self.tried = np.full(self.problem.n_rows, -1)
+        self.asked = np.full(self.problem.n_rows, np.inf)
         self._scale = self._score_scale(scores)
 
     def _score_scale(self, scores: Array) -> float:
@@ -110,19 +114,23 @@ class HeldOutRows:
                 break
             for kind in (ALL_SHARED, OWN_HESSIAN, ALONE) if self.usable else (ALONE,):
                 size = FIRST_ROWS if kind != ALONE else 1
+                # A model that is trained at all is trained once.
+                own = width if kind != ALONE else min(width, 0.5 * precision / self.problem.n_rows)
                 while True:
                     low, high = self.bounds
                     if high - low <= precision or goal.is_reached(low, high):
                         return Value(low, high, stage, self._middle)
-                    rows = self._open_rows(3 * level + kind, width)[:size]
+                    rows = self._open_rows(3 * level + kind, width)
+                    rows = rows[self.asked[rows] > own][:size]
                     if not rows.size:
                         break
                     stage = "refine"
-                    # A model that is trained at all is trained once.
-                    own = width if kind != ALONE else min(width, 0.5 * precision / self.problem.n_rows)
-                    self._look_at(np.sort(rows), kind, own * self._scale, goal.budget)
+                    self._look_at(np.sort(rows), kind, own * self._scale, goal)
                     self.tried[rows] = 3 * level + kind
-                    size = 2 * size if kind != ALONE else 1
+                    if kind == ALONE:
+                        self.asked[rows] = own
+                    else:
+                        size *= 2
         return Value(*self.bounds, stage, self._middle)
 
     @property
@@ -138,7 +146,7 @@ class HeldOutRows:
         rows = np.flatnonzero((self.tried < kind) & ~(most - least <= width))
         return rows[np.argsort(least[rows] - self.guesses[rows], kind="stable")]
 
-    def _look_at(self, rows: Rows, kind: int, width: float, budget: Budget) -> None:
+    def _look_at(self, rows: Rows, kind: int, width: float, goal: Goal) -> None:
         """Take in tighter bounds of some rows."""
 
         def enough(lower: Any, upper: Any) -> NDArray[np.bool_]:
@@ -152,7 +160,7 @@ class HeldOutRows:
         elif kind == OWN_HESSIAN:
             found = self._closer.refined(rows, enough, EXACT_STEPS, exact=True)
         else:
-            found = self._alone(int(rows[0]), enough, budget)
+            found = self._alone(int(rows[0]), enough, goal)
         self.lower[rows], self.upper[rows] = intersect((self.lower[rows], self.upper[rows]), found)
 
     @cached_property
@@ -160,14 +168,16 @@ class HeldOutRows:
         """The family at a base one step closer."""
         return LocalRows(self.family)
 
-    def _alone(self, row: int, enough: Any, budget: Budget) -> Bounds:
+    def _alone(self, row: int, enough: Any, goal: Goal) -> Bounds:
         """Bounds of one row, from the model without it trained as far as is needed."""
         problem, near = self.problem.without(np.array([row])).require_weight(), self.near
         query = self.problem.matrix[np.array([row])]
-        work = Refinement(problem, query, lambda *ends: bool(enough(*ends).all()), budget=budget)
+        work = Refinement(problem, query, lambda *ends: bool(enough(*ends).all()), budget=goal.budget)
         if has_local(problem):
             near = approach(problem, near)[0]
-            if work.local_steps(near, dual=False) is not None:
+            done = work.local_steps(near, dual=False) is not None
+            # Bounds that are finite are as narrow as the steps make them: a training gains what rounding leaves, if anything.
+            if done or (goal.rough and not self.criterion.counts and np.isfinite(work.found).all()):
                 return work.found
         dual = dual_of(problem, problem.scores(near.coef, near.intercept))
         work.train(Point(near.coef, near.intercept, dual), TRAINED, asked=True)
@@ -273,7 +283,11 @@ class LeaveOneOutJudge(Judge):
         if not self._is_local:
             problem, point = self.model.trial(move)
             solution = self.model.train(problem, point)
-            return self._value_of(solution, "naive" if self.method == "naive" else "certified")
+            if self.method == "naive":
+                return self._value_of(solution, "naive")
+            value = self._value_of(solution, "certified", COARSE)
+            known = self.criterion.counts or goal.is_reached(value.lower, value.upper)
+            return value if known else self._value_of(solution, "certified")
         held_out, trained = self._held_out(move), False
         if held_out is None:
             solution, trained = self.model.train(*self.model.trial(move)), True
@@ -292,9 +306,11 @@ class LeaveOneOutJudge(Judge):
             return super().find_ties(moves, budget)
         return same_columns(moves, [whole.matrix], whole.penalty)
 
-    def _value_of(self, solution: Solution, method: Literal["naive", "certified"]) -> Value:
+    def _value_of(self, solution: Solution, method: Literal["naive", "certified"], share: float | None = None) -> Value:
+        """The value of a trained model, its sum known up to half a share of it: by default that of the criterion's resolution."""
         y, loss = solution.problem.targets, solution.problem.loss
-        width = None if self.criterion.counts or method == "naive" else self._width(solution)
+        share = self.criterion.resolution if share is None else share
+        width = None if self.criterion.counts or method == "naive" else 0.25 * share * self._scale_of(solution)
         budget = self.model.budget
         result = leave_one_out(
             solution, method=method, width=width, tol=self.model.tol, max_seconds=budget.seconds_left
@@ -316,8 +332,8 @@ class LeaveOneOutJudge(Judge):
         least, most = bounds.metric(self.criterion.name, loss, y)
         return least * y.size * (1.0 - gamma(4)), most * y.size * (1.0 + gamma(4))
 
-    def _width(self, solution: Solution) -> float:
-        """How well held-out scores have to be known for a sum to half the resolution.
+    def _scale_of(self, solution: Solution) -> float:
+        """By how much held-out scores may move, about, where the sum moves by as much as it is.
 
         A log-loss moves by less than its score times itself; a square by twice the residual, which is at least about as
         large held out as in training; a deviance by twice the slope.
@@ -326,7 +342,7 @@ class LeaveOneOutJudge(Judge):
         if problem.loss.link != "identity":
             value, slope, _ = problem.loss.expand(problem.y, solution.scores)
             usual = float(np.sqrt(np.mean(slope**2)))
-            return 0.25 * self.criterion.resolution * (float(np.mean(value)) / usual if usual > 0.0 else 1.0)
+            return float(np.mean(value)) / usual if usual > 0.0 else 1.0
         residual = solution.scores - solution.problem.y
         scale = float(np.sqrt(np.mean(residual**2))) if self.criterion.task == "regression" else 1.0
-        return 0.25 * self.criterion.resolution * (scale or 1.0)
+        return scale or 1.0
