@@ -1,6 +1,8 @@
 """Changes of the training data and of the penalty, as values that can be added up."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
@@ -90,7 +92,16 @@ def matched_columns(X: Matrix, names: tuple[str, ...] | None, expected: tuple[st
     if set(names) != set(expected) or len(names) != len(expected):
         missing = ", ".join(sorted(set(expected) - set(names)))
         raise ValueError(f"a frame must have the problem's columns; missing: {missing}.")
+    require_unique(expected, expected)
     return X[:, [names.index(name) for name in expected]]
+
+
+def require_unique(asked: Sequence[str], names: tuple[str, ...]) -> None:
+    """Refuse names that several columns have: they do not say which one is meant."""
+    counts = Counter(names)
+    twice = sorted({name for name in asked if counts[name] > 1})
+    if twice:
+        raise ValueError(f"a name must belong to one column; several are called {', '.join(twice)}. Give positions.")
 
 
 def rows_of(X: Any, what: str, n_columns: int, names: tuple[str, ...] | None, constant: float | None) -> Matrix:
@@ -143,6 +154,7 @@ def column_positions(columns: Any, layout: Layout) -> NDArray[np.intp]:
         raise ValueError(f"columns must be among those of the problem ({known}); got {', '.join(map(repr, unknown))}.")
     if len(set(items)) != len(items):
         raise ValueError(f"columns must be named once each; got {items!r}.")
+    require_unique(items, layout.column_names)
     return np.array([places[item] for item in items], dtype=np.intp)
 
 

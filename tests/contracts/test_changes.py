@@ -289,6 +289,19 @@ def test_names_need_a_frame():
         glru.RemoveColumns(["a"]).apply(glru.Problem(X, Y))
 
 
+def test_names_of_several_columns_are_refused():
+    """They do not say which column is meant; frames in the order of the problem, and positions, do."""
+    problem = glru.Problem(pd.DataFrame(X, columns=["a", "a", "c"]), Y)
+    with pytest.raises(ValueError, match=r"several are called a. Give positions"):
+        glru.RemoveColumns(["a"]).apply(problem)
+    rows = pd.DataFrame(ROWS, columns=["a", "a", "c"])
+    with pytest.raises(ValueError, match=r"several are called a. Give positions"):
+        glru.AddRows(rows.iloc[:, [2, 0, 1]], [1, 0]).apply(problem)
+    np.testing.assert_array_equal(glru.AddRows(rows, [1, 0]).apply(problem).X[-2:], ROWS)
+    assert glru.RemoveColumns([0]).apply(problem).column_names == ("a", "c")
+    assert glru.RemoveColumns(["c"]).apply(problem).column_names == ("a", "a")
+
+
 def test_new_data_must_be_finite():
     """Refused when the change is made."""
     bad = ROWS.copy()
