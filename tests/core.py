@@ -30,7 +30,7 @@ from glru.model_selection.loocv import leave_one_out
 from glru.model_selection.splits import split_rows
 from glru.penalties import Penalty
 from glru.problem import Point, Problem
-from glru.refine import certified_bounds, grid_bounds, newton_ellipsoids
+from glru.refine import certified_bounds, grid_bounds, newton_ellipsoids, row_ellipsoids
 from glru.regions import DualBox, LocalEllipsoid, PrimalBall, has_local, regions_of, score_bounds
 from glru.regions.classes import ClassBall, ClassEllipsoid, widen_queries
 from glru.regions.gap import centers, linear_range
@@ -84,7 +84,7 @@ from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
 from glru.updates.refits import Refits
 from glru.updates.refitted_classes import ClassRefits
 from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
-from glru.updates.row_models import has_row_models, has_wide_rows
+from glru.updates.row_models import RowModels, has_row_models, has_wide_rows
 from glru.updates.second_order import second_order_bounds
 from glru.updates.support_rows import SupportRows
 from glru.updates.tall_rows import TallRows, has_newton_rows
@@ -136,6 +136,7 @@ __all__ = [
     "Refits",
     "RowCandidates",
     "RowMetric",
+    "RowModels",
     "RowRemovals",
     "RowSide",
     "ScoreBounds",
@@ -240,6 +241,7 @@ __all__ = [
     "regions",
     "regions_of",
     "removal_factors",
+    "row_ellipsoids",
     "row_norm_cuts",
     "sample_of",
     "score_bounds",

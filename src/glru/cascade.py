@@ -837,7 +837,7 @@ class Cascade:
                 and has_row_models(problem)
             ):
                 models = RowModels(problem)
-                start = models.place(self.solution)
+                start = models.place(self.solution.point)
                 found = models.retrained(problem.weights, start, rows, lambda *ends: self.finished(row, *ends))
                 self.limited[row] = found.exhausted
                 return found.lower, found.upper

@@ -15,8 +15,20 @@ from glru.changes import AddRows, Change, Composite, RemoveRows, layout_of, row_
 from glru.duality import feasible_dual, lacks_class, missing_optimum
 from glru.linalg import FEW, Array, Matrix
 from glru.losses import CUT_OFF, Hinge
+from glru.metric.rows import RowSide
 from glru.problem import Point, Problem, not_in_memory
-from glru.refine import CLASS_TRAINED, LOCAL_STEPS, AllDecided, Refinement, approach, has_products, newton_ellipsoids
+from glru.refine import (
+    CLASS_TRAINED,
+    HOPEFUL,
+    LOCAL_STEPS,
+    AllDecided,
+    Refinement,
+    approach,
+    column_ellipsoids,
+    follows_rows,
+    has_products,
+    row_ellipsoids,
+)
 from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, regions_of, score_bounds
 from glru.regions.classes import ClassBall, ClassEllipsoid, has_classes, require_classes, unbounded_queries
 from glru.solution import Solution, dual_of
@@ -24,6 +36,7 @@ from glru.solvers import solve, train
 from glru.solvers.newton import Until
 from glru.updates import best_candidate, carried_point, carry
 from glru.updates.local_rows import require_local
+from glru.updates.row_models import MOST_STEPS, RowEllipsoid, RowModels
 
 CandidateName = Literal["carry", "newton", "auto"]
 BoundName = Literal["primal", "dual", "local", "auto"]
@@ -125,7 +138,7 @@ class ChangedModel:
         return carry(self.solution, self.change)
 
     @property
-    def _local(self) -> LocalEllipsoid | ClassEllipsoid | None:
+    def _local(self) -> LocalEllipsoid | RowEllipsoid | ClassEllipsoid | None:
         """The local ellipsoid after Newton steps from the carried model; None where it is not asked for, or not bounded."""
         if self._several:
             found = self._class_region
@@ -142,13 +155,16 @@ class ChangedModel:
 
     @cached_property
     @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
-    def _stepped(self) -> tuple[LocalEllipsoid, float]:
+    def _stepped(self) -> tuple[LocalEllipsoid | RowEllipsoid, float]:
         """The local ellipsoid after Newton steps, one Hessian each, and the passes that it took.
 
         It needs no dual point, so that it costs what a training from the carried model would.
         """
-        problem, budget = self.problem, Budget(self.max_seconds)
-        traffic, start = self.solution.problem.traffic, self.carried.point if self._held else self.solution.point
+        if self.by_rows:
+            return self.row_ellipsoid, 0.0
+        budget = Budget(self.max_seconds)
+        problem, traffic = self.problem, self.solution.problem.traffic
+        start = self.carried.point if self._held else self.solution.point
         if self._held and has_products(problem):
             return self._train_by_products(problem, start, budget), 0.0
         passes, region = traffic.passes, self._step_until_close(problem, start, budget)
@@ -223,22 +239,67 @@ class ChangedModel:
         self._progress.n_steps += trained.n_iter
         return LocalEllipsoid.at(problem, trained.point, diagonal=True)
 
+    @cached_property
+    def by_rows(self) -> bool:
+        """Whether Newton steps are made in the dimension of the rows: wide data in memory, a self-concordant loss."""
+        rows_only = self._held and only_rows(self.change)
+        problem = self.solution.problem if rows_only else self.problem
+        if not follows_rows(problem) or has_products(problem):
+            return False
+        added = sum(step.X.shape[0] for step in steps_of(self.change) if isinstance(step, AddRows)) if rows_only else 0
+        return problem.n_rows + added < problem.n_columns and problem.n_rows + added <= problem.largest
+
+    @cached_property
+    def _row_models(self) -> tuple[RowModels, tuple[Array, Array, Array]]:
+        """The changed problem of wide data in the dimension of the rows, and a model to start from.
+
+        Where only rows came or went, those that are gone stay without a weight, and the products of all rows are those of the training.
+        """
+        problem = self.solution.problem
+        if not only_rows(self.change):
+            models = RowModels(self.problem)
+            return models, models.place(self.carried.point)
+        side = RowSide(problem)
+        for step in steps_of(self.change):
+            if isinstance(step, RemoveRows):
+                problem = problem.without(row_positions(step.rows, problem.n_rows).astype(np.int64))
+            else:
+                before, problem = problem.n_rows, step.apply(problem)
+                side = side.extend(problem.matrix[before:], problem)
+        models = RowModels(problem, side)
+        return models, models.place(self.solution.point, self.solution.problem.weights)
+
+    @cached_property
+    @np.errstate(all="ignore")
+    def row_ellipsoid(self) -> RowEllipsoid:
+        """Of wide data: the ellipsoid after Newton steps in the dimension of the rows, as far as float64 goes."""
+        (models, start), budget = self._row_models, Budget(self.max_seconds)
+        most, best = MOST_STEPS if self.max_steps is None else self._steps_left or 0, None
+        for step, region in enumerate(row_ellipsoids(models, start, most)):
+            self._progress.n_steps += int(step > 0)
+            if best is None or region.radius < best.radius or not np.isfinite(best.radius):
+                best = region
+            if budget.spent:
+                break
+        assert best is not None
+        return best
+
     def _step_until_close(self, problem: Problem, start: Point, budget: Budget) -> LocalEllipsoid:
         """The ellipsoid after Newton steps until they gain no more."""
         most = (LOCAL_STEPS if self.max_steps is None else self._steps_left) or 0
         begin = best = LocalEllipsoid.at(problem, start)
-        if problem.in_memory and most and not (np.isfinite(begin.radius) or budget.spent):
+        if problem.in_memory and most and not (begin.nu < HOPEFUL or budget.spent):
             # Too far for a certificate: steps without one come first.
             start, made = approach(problem, start, None if self.max_steps is None else most)
             self._progress.n_steps += made
             begin, most = LocalEllipsoid.at(problem, start), most if self.max_steps is None else most - made
         before, first = np.inf, begin.nu
-        for step, region in enumerate(islice(newton_ellipsoids(problem, begin), most + 1)):
+        for step, region in enumerate(islice(column_ellipsoids(problem, begin), most + 1)):
             self._progress.n_steps += int(step > 0)
             best = best if region.nu > best.nu else region
             # Newton steps converge quadratically where the radius is little more than nu: one that gains little has met rounding.
             stalled = region.nu > 0.5 * before and region.radius <= 1.1 * region.nu
-            if (np.isfinite(region.radius) and region.nu <= LOCAL_ENOUGH * first) or stalled or budget.spent:
+            if (region.nu <= LOCAL_ENOUGH * first and np.isfinite(region.radius)) or stalled or budget.spent:
                 break
             before = region.nu
         return best
@@ -483,6 +544,16 @@ class ChangedModel:
         return solve(self.problem, tol=tol, start=self.point, until=until)
 
 
+def steps_of(change: Change) -> tuple[Change, ...]:
+    """The steps of a change."""
+    return change.steps if isinstance(change, Composite) else (change,)
+
+
+def only_rows(change: Change) -> bool:
+    """Whether a change adds and removes rows and does nothing else."""
+    return all(isinstance(step, AddRows | RemoveRows) for step in steps_of(change))
+
+
 def all_decided(lower: Array, upper: Array) -> bool:
     """Whether all intervals exclude zero."""
     return bool(np.all(is_decided(lower, upper)))
@@ -532,7 +603,7 @@ def change_model(
 def change_blocks(problem: Problem, change: Change) -> Problem:
     """The problem of rows in blocks after some were removed or added; any other change is refused."""
     layout = layout_of(problem)
-    steps = change.steps if isinstance(change, Composite) else (change,)
+    steps = steps_of(change)
     kinds = tuple(type(step) for step in steps)
     if kinds not in ((RemoveRows,), (AddRows,), (RemoveRows, AddRows)):
         raise ValueError(

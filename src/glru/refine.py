@@ -15,6 +15,7 @@ from glru.certificate import Certificate, certify
 from glru.linalg import Array, Matrix
 from glru.losses import Hinge
 from glru.metric.classes import ClassMetric
+from glru.metric.columns import ColumnMetric
 from glru.metric.rows import uses_rows
 from glru.problem import Point, Problem
 from glru.regions import EVERY, LocalEllipsoid, Region, has_local, has_support, regions_of, score_bounds
@@ -38,7 +39,7 @@ from glru.updates.carry import length_along, newton_step
 from glru.updates.chord_folds import ChordFolds, Decided, FoldRows, has_chords
 from glru.updates.class_space import ClassSpace, class_space, has_class_space
 from glru.updates.folds import Folds, has_folds
-from glru.updates.row_models import RowModels, has_wide_rows
+from glru.updates.row_models import MOST_STEPS, RowEllipsoid, RowModels, has_wide_rows
 from glru.updates.support_rows import find_support, finds_supports_anywhere
 
 NEWTON_STEPS = 8
@@ -79,6 +80,9 @@ SPARED = 0.1
 
 FOLD_ENTRIES = 4_000_000
 """Scores of all rows under the models of the folds that are stepped together: at most so many numbers."""
+
+CHORD_COLUMNS, CHORD_EXPONENT = 32, 0.1
+"""From this number of columns on a Hessian costs far more than a gradient; and the logarithm of what curvatures may have changed by where steps share one."""
 
 APPROACH_STEPS, APPROACHED = 30, 0.1
 """Most Newton steps without a certificate, and a move of scores (times the self-concordance constant) that ends them."""
@@ -244,7 +248,7 @@ class Refinement:
             stage = self.product_steps(point)
             if stage is not None:
                 return stage
-        elif "local" in self.names and has_local(problem) and not uses_rows(problem):
+        elif "local" in self.names and has_local(problem):
             stage = self.local_steps(point)
             if stage is not None:
                 return stage
@@ -306,8 +310,8 @@ class Refinement:
         return SHRINKAGES[-1]
 
     def tighten(self, point: Point) -> None:
-        """Narrow the bounds by Newton steps under the local certificate, where there is one over the columns; no training."""
-        if not self.done and has_local(self.problem) and not uses_rows(self.problem):
+        """Narrow the bounds by Newton steps under the local certificate, where there is one; no training."""
+        if not self.done and has_local(self.problem):
             self.local_steps(point)
 
     def train(
@@ -385,11 +389,41 @@ def has_products(problem: Problem) -> bool:
     return local and problem.unpenalised.size == 0 and prefers_products(problem)
 
 
-def newton_ellipsoids(problem: Problem, start: Point | LocalEllipsoid) -> Iterator[LocalEllipsoid]:
-    """The local ellipsoids at a point (or the one there, if it is known) and after Newton steps from it, until a full step near the optimum does not reduce the gradient's norm.
+def follows_rows(problem: Problem) -> bool:
+    """Whether Newton steps under the local certificate are made in the dimension of the rows: wide data in memory."""
+    local = problem.loss.self_concordance is not None and not problem.loss.several
+    return local and problem.in_memory and problem.arrays.stable and has_wide_rows(problem)
 
-    A step is made in the dimension of the rows or of the columns, whichever the metric has, and of rows in blocks from sums. Rows
-    in memory tell for the price of a product where the objective would rise: there a step is shortened.
+
+def row_ellipsoids(
+    models: RowModels, start: tuple[Array, Array, Array], n_steps: int = MOST_STEPS
+) -> Iterator[RowEllipsoid]:
+    """The ellipsoids of wide data at a model (see :meth:`RowModels.place`) and after Newton steps from it, as far as float64 goes."""
+    before = np.inf
+    for region in models.follow(models.problem.weights, start, n_steps + 1):
+        yield region
+        limited = region.nu <= 2.0 * region.rounding or region.nu > 0.5 * before
+        if limited and np.isfinite(region.radius):
+            return
+        before = region.nu
+
+
+def newton_ellipsoids(problem: Problem, start: Point | LocalEllipsoid) -> Iterator[LocalEllipsoid | RowEllipsoid]:
+    """The local ellipsoids at a point and after Newton steps from it, until steps near the optimum do not reduce the gradient's norm.
+
+    Those of wide data are found in the dimension of the rows. ``start``: the point, or the ellipsoid there, if it is known.
+    """
+    if follows_rows(problem):
+        models = RowModels(problem)
+        return row_ellipsoids(models, models.place(start if isinstance(start, Point) else start.point))
+    return column_ellipsoids(problem, start)
+
+
+def column_ellipsoids(problem: Problem, start: Point | LocalEllipsoid) -> Iterator[LocalEllipsoid]:
+    """The ellipsoids in the dimension of the columns, until a full step near the optimum does not reduce the gradient's norm.
+
+    Of rows in blocks steps are made from sums. Rows in memory tell for the price of a product where the objective would rise: there a
+    step is shortened.
     """
     before, length = np.inf, 1.0
     region = LocalEllipsoid.at(problem, start) if isinstance(start, Point) else start
@@ -398,16 +432,26 @@ def newton_ellipsoids(problem: Problem, start: Point | LocalEllipsoid) -> Iterat
         if not np.isfinite(region.nu):
             return
         # Far from the optimum the norm may rise, in a metric that changes, while the objective falls.
-        near = not problem.in_memory or bool(np.isfinite(region.radius))
-        if near and length == 1.0 and not region.nu < before:
+        risen = length == 1.0 and not region.nu < before
+        if risen and (not problem.in_memory or np.isfinite(region.radius)):
             return
         # Where a step has left a tenth, the next one converges quadratically.
         converging = region.nu < CONVERGING * before < np.inf or not problem.loss.self_concordance
         point, length = _step_on(problem, region, full=converging or not problem.in_memory)
-        before = region.nu
         if length == 0.0:
             return
-        region = LocalEllipsoid.at(problem, point)
+        before, region = region.nu, _next_ellipsoid(problem, region, point)
+
+
+def _next_ellipsoid(problem: Problem, region: LocalEllipsoid, point: Point) -> LocalEllipsoid:
+    """The ellipsoid at the end of a step: in the metric that is there, where a Hessian costs more than products and the step was short."""
+    constant = problem.loss.self_concordance
+    chord = region.base is not None and isinstance(region.metric, ColumnMetric) and problem.n_columns >= CHORD_COLUMNS
+    if chord and constant:
+        carried = region.carry_to(point)
+        if carried.exponent <= CHORD_EXPONENT and carried.nu < CONVERGING * region.nu:
+            return carried
+    return LocalEllipsoid.at(problem, point)
 
 
 def approach(problem: Problem, point: Point, most: int | None = None) -> tuple[Point, int]:
@@ -848,7 +892,7 @@ def single_fold_bounds(
     if solution is not None and has_wide_rows(problem):
         models = RowModels(problem)
         near = models.retrained(
-            problem.weights, models.place(solution), test, lambda *ends: budget.spent or narrow(*ends)
+            problem.weights, models.place(solution.point), test, lambda *ends: budget.spent or narrow(*ends)
         )
         if near.exhausted or budget.spent or decided(near.lower, near.upper):
             done = decided(near.lower, near.upper) or not budget.spent

@@ -408,6 +408,15 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "thousandth-of-the-norm-of-free-coordinates": Mutant("glru.metric.rows:RowMetric.free_norm", scaled(1e-3), SLACK),
     "forces-of-removed-rows-taken-as-exact": Mutant("glru.updates.row_models:RowModels.rounding", scaled(0.0), SLACK),
+    "queries-of-row-ellipsoids-taken-as-exact": Mutant(
+        "glru.updates.row_models:RowEllipsoid._norm_sum", scaled(0.0), SLACK
+    ),
+    "thousandth-of-the-radius-of-row-ellipsoids": Mutant(
+        "glru.updates.row_models:RowEllipsoid.radius", scaled(1e-3), SLACK
+    ),
+    "metric-from-far-away-taken-as-the-hessian": Mutant(
+        "glru.regions.local:LocalEllipsoid.carry_to", result(lambda region: replace(region, exponent=0.0)), SLACK
+    ),
     "thousandth-of-the-radius-of-folds": Mutant(
         "glru.updates.folds:Folds.radii", inside(local_radius=scaled(1e-3)), FOLDS
     ),

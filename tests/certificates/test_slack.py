@@ -11,6 +11,8 @@ import glru
 from glru.verify.retraining import retrain
 from tests.attack.cases import left_out, never
 from tests.cases import dense, with_bounds
+from tests.certificates.exact import outside
+from tests.certificates.truth import retrained
 from tests.core import (
     CRITERIA,
     UNIT,
@@ -19,11 +21,13 @@ from tests.core import (
     FoldsJudge,
     Goal,
     Judge,
+    LocalEllipsoid,
     LocalRows,
     Move,
     Point,
     RowCandidates,
     RowMetric,
+    RowModels,
     RowSide,
     Screened,
     Steps,
@@ -37,6 +41,7 @@ from tests.core import (
     column_metric,
     least_radius,
     removal_factors,
+    row_ellipsoids,
     row_norm_cuts,
 )
 
@@ -514,3 +519,74 @@ def _norms_of_penalty(problem, queries, total):
         return np.sqrt(np.square(queries) @ (1.0 / problem.quadratic))
     away = queries - problem.X.mean(axis=0)
     return np.sqrt(np.square(away) @ (1.0 / problem.quadratic) + 1.0 / total)
+
+
+def unlike_units(n, seed):
+    """Rows of 30 columns in units of 1 to 100."""
+    return dense(n, 30, seed) * 10.0 ** np.random.default_rng(7).uniform(0.0, 2.0, 30)
+
+
+def wide_model(X, seed, fit_intercept=True, free=False, strength=1.0):
+    """A problem of wide data; ``free``: with an unpenalised column."""
+    random = np.random.default_rng(seed)
+    y = random.choice([-1.0, 1.0], 12)
+    lam = np.full(30, strength * 10.0 ** random.uniform(-3.0, 1.0))
+    lam[3] = 0.0 if free else lam[3]
+    return glru.Problem(X, y, glru.Logistic(), glru.L2(lam), fit_intercept=fit_intercept)
+
+
+WIDE = [(seed, fit_intercept, free) for seed in range(3) for fit_intercept in (True, False) for free in (True, False)]
+
+
+@pytest.mark.parametrize(("seed", "fit_intercept", "free"), WIDE)
+def test_row_ellipsoids_hold_the_optimum(seed, fit_intercept, free):
+    """From a start that is not converged, every ellipsoid on the way holds the exact optimum: scores, coefficients, intercept."""
+    problem = wide_model(unlike_units(12, seed), seed, fit_intercept, free)
+    queries = unlike_units(5, seed + 50)
+    truth = retrained(problem)
+    models, finite = RowModels(problem), 0
+    for region in row_ellipsoids(models, models.place(glru.Point(np.zeros(30), 0.0))):
+        assert not outside(truth.scores(problem.X), *region.score_bounds(problem.matrix))
+        assert not outside(truth.scores(queries), *region.score_bounds(as_matrix(queries)))
+        assert not outside(truth.coef, *region.coef_bounds())
+        assert not outside([truth.intercept], *region.intercept_bounds())
+        finite += np.isfinite(region.radius)
+    assert finite
+
+
+@pytest.mark.parametrize(("seed", "fit_intercept", "free"), WIDE)
+def test_queries_of_row_ellipsoids_round_outward(seed, fit_intercept, free):
+    """With a radius of zero, intervals still hold the exact scores and coefficients of the model that the dual variables stand for."""
+    problem = wide_model(cancelling(12, 30, seed), seed, fit_intercept, free, 1e10)
+    queries = cancelling(5, 30, seed + 50)
+    models = RowModels(problem)
+    *_, region = row_ellipsoids(models, models.place(glru.Point(np.zeros(30), 0.0)), 3)
+    vars(region)["radius"] = 0.0
+    center = fractions(np.zeros(30) if region.models.side.center is None else region.models.side.center)
+    lam, rows = fractions(problem.penalty.quadratic), [fractions(row) for row in problem.X]
+    coef = [
+        sum(b * (row[j] - center[j]) for b, row in zip(fractions(region.duals), rows, strict=True)) / lam[j]
+        if lam[j]
+        else Fraction(float(region.free[0]))
+        for j in range(30)
+    ]
+    last = Fraction(float(region.free[-1])) if fit_intercept else Fraction(0)
+    scores = [
+        sum((q - c) * w for q, c, w in zip(fractions(query), center, coef, strict=True)) + last for query in queries
+    ]
+    assert_within(scores, *region.score_bounds(as_matrix(queries)))
+    assert_within(coef, *region.coef_bounds())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_ellipsoid_in_a_metric_from_far_away_holds_the_optimum(seed):
+    """The metric is that of the zero model, where all curvatures are largest, the centre lies near an optimum with large scores."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(40, 3))
+    problem = glru.Problem(X, X @ [1.5, -1.0, 0.5] + random.normal(size=40) > 0.0, penalty=glru.L2(0.2))
+    truth = retrained(problem)
+    near = glru.Point(np.array([float(w) for w in truth.coef]) + 3e-3 * random.normal(size=3), 0.0)
+    region = LocalEllipsoid.at(problem, glru.Point(np.zeros(3), 0.0)).carry_to(near)
+    assert region.exponent > 1.0 and np.isfinite(region.radius)
+    assert not outside(truth.scores(X), *region.score_bounds(problem.matrix))
+    assert not outside(truth.coef, *region.coef_bounds())

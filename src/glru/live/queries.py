@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._results import Shown, make_frame
-from glru.bounds import Bounds, ScoreBounds, concatenate, from_queries, intersect, unbounded
+from glru.bounds import Bounds, ScoreBounds, from_queries, unbounded
 from glru.certificate import ball_radius
 from glru.changed import ChangedModel, change_model, has_newton
-from glru.changes import AddRows, Change, Composite, RemoveRows, row_positions
-from glru.linalg import Array, Matrix
-from glru.metric.rows import RowSide
+from glru.changes import Change, Composite
+from glru.linalg import Matrix
 from glru.penalties import Penalty
 from glru.problem import Point, Problem
 from glru.refine import CLASS_TRAINED, HOPEFUL, Refinement, class_ellipsoids
@@ -25,7 +24,7 @@ from glru.solution import Solution
 from glru.solvers import solve, train
 from glru.updates import carried_point
 from glru.updates.carry import is_plain
-from glru.updates.row_models import RowModels, has_wide_rows
+from glru.updates.row_models import RowEllipsoid
 
 MOST_NAMED = 10
 """How many queries an error names."""
@@ -189,9 +188,7 @@ class Proofs:
         self.fresh = isinstance(change, Composite) and not change.steps
         self.plain = is_plain(solution.problem)
         self.several = solution.problem.loss.several
-        self.only_rows = all(isinstance(step, AddRows | RemoveRows) for step in steps_of(change))
         self._kept: tuple[Region, ...] = ()
-        self._model: tuple[Array, Array] | None = None
 
     @cached_property
     def after(self) -> ChangedModel:
@@ -270,8 +267,11 @@ class Proofs:
                     queries = X[answer.open]
                     found = self._with_zeros(queries, score_bounds([region], queries, self._dead))
                     answer = answer.merge(found, decided, stage, *self._size(region))
-        if answer.open.size and self._by_rows:
-            return self._ask_rows(X, decided, answer)
+        if answer.open.size and self.after.by_rows:
+            region = self.after.row_ellipsoid
+            self._kept, queries = (region,), X[answer.open]
+            found = self._with_zeros(queries, region.score_bounds(queries))
+            return answer.merge(found, decided, "newton" if self.after.n_steps else "carry", *self._size(region))
         if not answer.open.size or not has_local(self.problem):
             return answer
         queries = X[answer.open]
@@ -305,64 +305,6 @@ class Proofs:
         found = self._ask_classes(X, decided, "training")
         return answer.merge(found.bounds, decided, "training", found.gap, found.radius), solution
 
-    @cached_property
-    def _by_rows(self) -> bool:
-        """Whether Newton steps are made in the dimension of the rows: wide data, with the local certificate."""
-        problem = self.solution.problem if self.only_rows else self.problem
-        n_rows = problem.n_rows + sum(step.X.shape[0] for step in steps_of(self.change) if isinstance(step, AddRows))
-        few = n_rows < problem.n_columns and n_rows <= problem.largest
-        return few and problem.loss.self_concordance is not None and has_wide_rows(problem)
-
-    @cached_property
-    def _wide(self) -> tuple[Problem, RowSide]:
-        """The changed problem of wide data in the dimension of the rows; rows that are gone stay in it without a weight.
-
-        Only where columns came or went are the products of all rows computed: otherwise those of the training are reused.
-        """
-        if not self.only_rows:
-            return self.problem, RowSide(self.problem)
-        problem, side = self.solution.problem, RowSide(self.solution.problem)
-        for step in steps_of(self.change):
-            if isinstance(step, RemoveRows):
-                problem = problem.without(row_positions(step.rows, problem.n_rows).astype(np.int64))
-            else:
-                before, problem = problem.n_rows, step.apply(problem)
-                side = side.extend(problem.matrix[before:], problem)
-        return problem, side
-
-    def _start(self) -> tuple[Array, Array]:
-        """The stored model as Newton steps of wide data start from it: its weighted dual variables and its free coefficients."""
-        problem, side = self._wide
-        point = self.solution.point if self.only_rows else self._point
-        assert point.dual is not None
-        free = point.coef[problem.unpenalised]
-        if problem.fit_intercept:
-            free = np.append(free, side.intercept(point.coef, point.intercept))
-        return problem.weights * np.append(point.dual, np.zeros(problem.n_rows - point.dual.size)), free
-
-    def _ask_rows(self, X: Matrix, decided: Decided, answer: Answer) -> Answer:
-        """What Newton steps in the dimension of the rows prove of wide data: queries are rows without a weight."""
-        problem, side = self._wide
-        rows, n_rows, found = answer.open, problem.n_rows, []
-        stage = "carry" if self._model is None else "newton"
-        for start in range(0, rows.size, max(n_rows, 64)):
-            here = rows[start : start + max(n_rows, 64)]
-            known, none = answer.bounds.take(here), np.zeros(here.size)
-            models = RowModels(problem, side.extend(X[here]))
-            duals, free = self._start() if self._model is None else self._model
-            near = models.retrained(
-                np.append(problem.weights, none),
-                (np.append(duals, none), free, models.scores(np.append(duals, none), free)),
-                n_rows + np.arange(here.size),
-                lambda *ends, known=known: bool(decided(intersect(known, ends)).all()),
-            )
-            self._model = near.duals[:n_rows], near.free
-            stage = stage if near.n_steps == 1 else "newton"
-            found.append(near)
-        bounds = concatenate([(near.lower, near.upper) for near in found])
-        gap = max(near.gap for near in found)
-        return answer.merge(self._with_zeros(X[rows], bounds), decided, stage, gap, radius_of(gap, problem.penalty))
-
     def _refine(self, X: Matrix, decided: Decided, known: Bounds) -> Refinement:
         return Refinement(self.problem, X, lambda *ends: bool(decided(ends).all()), found=known)
 
@@ -380,6 +322,8 @@ class Proofs:
 
     def _size(self, region: Region) -> tuple[float, float]:
         """The gap of a region's centre, and how far it is at most from the retrained model."""
+        if isinstance(region, RowEllipsoid):
+            return region.gap, radius_of(region.gap, region.models.problem.penalty)
         if isinstance(region, LocalEllipsoid | ClassEllipsoid):
             return region.gap, radius_of(region.gap, self.problem.penalty)
         return self.after.carried.gap, radius_of(self.after.carried.gap, self.after.carried.penalty)
@@ -396,11 +340,6 @@ class Proofs:
         if same and self.loses_rows:
             solution = solve(self.problem, tol=tol)
         return solution
-
-
-def steps_of(change: Change) -> tuple[Change, ...]:
-    """The steps of a change."""
-    return change.steps if isinstance(change, Composite) else (change,)
 
 
 def radius_of(gap: float, penalty: Penalty) -> float:

@@ -107,6 +107,12 @@ class LocalEllipsoid(Region):
         At least its norm in the inverse of the exact Hessian; infinite where nothing is known.
     rows : Problem or None
         The rows, where they are in memory.
+    base : array of shape (n_rows,) or None
+        The scores that the metric was taken at, of rows in memory.
+    exponent : float
+        The curvatures at the centre differ from those of the metric by a factor of at most ``e^exponent``.
+    share : float
+        The relative error of the penalty's strengths up to which all this holds.
     """
 
     totals: Totals
@@ -115,6 +121,9 @@ class LocalEllipsoid(Region):
     gradient: Array
     nu: float
     rows: Problem | None
+    base: Array | None = None
+    exponent: float = 0.0
+    share: float = 0.0
 
     @classmethod
     def at(cls, problem: Problem, point: Point, diagonal: bool = False, share: float = 0.0) -> "LocalEllipsoid":
@@ -132,9 +141,19 @@ class LocalEllipsoid(Region):
             metric = DiagonalMetric(problem, problem.weights * here.rows.curvatures)
         elif by_rows:
             metric = RowMetric(RowSide(problem), problem.weights * here.rows.curvatures)
-        errors = score_errors(problem, point.coef, point.intercept, here.rows.scores)
-        made = _make(problem.totals, point, here, metric, score_errors_of_rows(problem, errors), share)
-        return cls(problem.totals, point, *made, problem)
+        made = _make(problem.totals, point, here, metric, _errors_at(problem, point, here.rows.scores), share)
+        return cls(problem.totals, point, *made, problem, here.rows.scores, share=share)
+
+    def carry_to(self, point: Point) -> "LocalEllipsoid":
+        """The ellipsoid at another model of the same rows, which are in memory, in the metric of this one: two products, no Hessian."""
+        problem, constant = self.rows, self.totals.loss.self_concordance
+        assert problem is not None and self.base is not None and constant is not None
+        here = expand(problem, point, None)
+        assert here.rows is not None
+        made = _make(problem.totals, point, here, self.metric, _errors_at(problem, point, here.rows.scores), self.share)
+        moves = np.abs(here.rows.scores - self.base)[problem.weights > 0.0]
+        exponent = constant * float(moves.max(initial=0.0)) * (1.0 + FEW)
+        return LocalEllipsoid(self.totals, point, *made, problem, self.base, exponent, self.share)
 
     @classmethod
     def of_sums(cls, totals: Totals, point: Point, here: Expansion) -> "LocalEllipsoid":
@@ -148,9 +167,9 @@ class LocalEllipsoid(Region):
             return np.inf
         constant = float(self.totals.loss.self_concordance or 0.0)
         norm = self._norm_bound
-        if not constant * norm * self.nu < CLOSE:
+        if not constant * norm * self.nu * np.exp(self.exponent) < CLOSE:
             norm = self.largest_norm
-        return float(local_radius(constant, norm, np.asarray(self.nu), 0.0))
+        return float(local_radius(constant, norm, np.asarray(self.nu), self.exponent))
 
     @cached_property
     def largest_norm(self) -> float:
@@ -210,6 +229,11 @@ class LocalEllipsoid(Region):
         if not np.isfinite(self.radius):
             return np.full(self.gradient.size, np.inf)
         return self.radius * self.metric.axis_norms() * (1.0 + FEW)
+
+
+def _errors_at(problem: Problem, point: Point, scores: Array) -> ScoreErrors:
+    """What is known of the errors of the scores of rows in memory."""
+    return score_errors_of_rows(problem, score_errors(problem, point.coef, point.intercept, scores))
 
 
 def _make(

@@ -7,20 +7,21 @@ A loss that is not self-concordant is certified by the duality gap: the dual poi
 Fenchel-Young terms vanish.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.bounds import Bounds, intersect, widen
+from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.certificate import ball_radius, loss_terms
-from glru.linalg import FEW, TINY, UNIT, Array, Entries, gamma, to_host
+from glru.linalg import FEW, TINY, UNIT, Array, Entries, Matrix, as_matrix, gamma, length, to_host
 from glru.metric.rows import RowMetric, RowSide, uses_rows
-from glru.problem import Problem
+from glru.problem import Point, Problem
+from glru.regions.gap import Region
 from glru.regions.local import local_radius
-from glru.solution import Solution
 from glru.solvers.newton import step_length
 from glru.sums import Floor
 from glru.updates.carried_rows import weight_error
@@ -30,6 +31,9 @@ Errors = tuple[Array, Array]
 
 MOST_STEPS = 30
 """Newton steps of a single model, each with a factor of its own."""
+
+NARROW = 1e-7
+"""Intervals of queries up to this share of the scores' range are left as they are: narrower ones cost products with all rows."""
 
 
 def has_wide_rows(problem: Problem) -> bool:
@@ -84,6 +88,172 @@ class Retrained:
     free: Array
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class RowEllipsoid(Region):
+    r"""All models within a radius of one that is given by its dual variables, in the metric of the Hessian there.
+
+    The model is :math:`w_P = \Lambda_P^{-1} X_P^\top b`, :math:`\beta`, exactly. Its gradient is :math:`\tilde X^\top e` with forces
+    :math:`e = s \circ \ell'(z) + b`, which vanish at the optimum row by row: no sum over the rows cancels, so that the gradient's norm is known
+    far more accurately than from the gradient of stored coefficients.
+
+    Attributes
+    ----------
+    models : RowModels
+        The rows, and more of them that are asked about.
+    weights : array of shape (n_rows,)
+        The weights of the rows.
+    duals, free, scores : array
+        ``b``, ``beta`` and the scores of the model.
+    metric : RowMetric
+        The metric at these scores.
+    forces, sizes : array of shape (n_rows, 1)
+        ``e`` and the sizes of its parts, where they live.
+    errors : pair of array of shape (1,)
+        The error of row ``k``'s score is at most ``norms[k] first + second``.
+    nu, rounding : float
+        At least the gradient's norm in the inverse metric, and the part of it that is rounding.
+    exponent : float
+        The logarithm of what the exact curvatures may differ by from those of the metric.
+    proven : bool
+        Whether the metric is that of the Hessian, so that anything is proven.
+    """
+
+    models: "RowModels"
+    weights: Array
+    duals: Array
+    free: Array
+    scores: Array
+    metric: RowMetric
+    forces: Any
+    sizes: Any
+    errors: Errors
+    nu: float
+    rounding: float
+    exponent: float
+    proven: bool
+
+    @classmethod
+    def at(
+        cls,
+        models: "RowModels",
+        weights: Array,
+        model: tuple[Array, Array, Array],
+        metric: RowMetric,
+        forces: Any,
+        sizes: Any,
+        norms: Array,
+        missed: Array,
+        proven: bool,
+    ) -> "RowEllipsoid":
+        """The ellipsoid at a model, from its forces and what :meth:`~glru.metric.rows.RowMetric.force_norms` says of them."""
+        errors = models.score_errors(models.arrays.put(model[0][:, None]), model[1][:, None])
+        exponent = models.exponent(np.zeros(1), errors, weights > 0.0)
+        rounding = models.rounding(metric.spread(errors), models.norm_sums(sizes), exponent, metric.free_norm)
+        nu = (norms + missed * metric.free_norm + rounding) * (1.0 + FEW)
+        numbers = float(nu[0]), float(rounding[0]), float(exponent[0])
+        return cls(models, weights, *model, metric, forces, sizes, errors, *numbers, proven)
+
+    @cached_property
+    def largest_norm(self) -> float:
+        """At least the largest norm of a row that has a weight, from ``H >= Lambda`` and ``H >= d x x^T``."""
+        side, used = self.models.side, self.weights > 0.0
+        norms = side.norms + side.border_norms * self.metric.free_norm
+        with np.errstate(divide="ignore"):
+            norms = np.minimum(norms, 1.0 / self.metric.root)
+        return float(norms[used].max(initial=0.0)) * (1.0 + FEW)
+
+    @property
+    def is_close(self) -> bool:
+        """Whether the model is near enough to the optimum for the certificate."""
+        return self.proven and bool(self.models.constant * self.largest_norm * self.nu < 0.9)
+
+    @cached_property
+    def radius(self) -> float:
+        """How far the optimum is at most; infinite where nothing is proven."""
+        if not (self.proven and np.isfinite(self.nu)):
+            return np.inf
+        return float(local_radius(self.models.constant, self.largest_norm, np.asarray(self.nu), self.exponent))
+
+    @property
+    def gap(self) -> float:
+        """At least the objective's distance from its optimum: by convexity, as for a local ellipsoid."""
+        return self.nu * self.radius * (1.0 + FEW) + TINY**2 if np.isfinite(self.radius) else np.inf
+
+    def row_bounds(self, rows: Rows) -> Bounds:
+        """Bounds of the scores of some of the rows, corrected to first order."""
+        models, column = self.models, self.models.arrays.put(self.duals[:, None])
+        images, exponent, nu = models.images(self.metric, rows), np.array([self.exponent]), np.array([self.nu])
+        moved = models.corrected(images, self.forces, column, self.sizes, self.errors, exponent, self.metric.curvatures)
+        off = models.side.norms[rows] * self.errors[0] + self.errors[1]
+        return models.ellipsoid(images, self.scores[rows], off, moved, nu, exponent, self.largest_norm)
+
+    @cached_property
+    def _norm_sum(self) -> float:
+        """At least ``sum_k |b_k| |x_k|``, so also the norm of the penalised coefficients in the metric of the penalty."""
+        norms = self.models.side.norms
+        return float(norms @ np.abs(self.duals)) * (1.0 + gamma(norms.size + 4))
+
+    @cached_property
+    def _centred(self) -> Array:
+        """The coefficients, with the unpenalised ones, of the model of centred rows."""
+        side, n_rows = self.models.side, self.models.problem.n_rows
+        coef = side.inverse * side.transposed_product(self.duals[:n_rows])
+        coef[self.models.problem.unpenalised] = self.free[: self.models.problem.unpenalised.size]
+        return coef
+
+    @cached_property
+    def point(self) -> Point:
+        """The centre, rounded."""
+        problem, coef = self.models.problem, self._centred
+        last = float(self.free[-1]) if problem.fit_intercept else 0.0
+        intercept = self.models.side.intercept(coef, last, -1.0) if problem.fit_intercept else 0.0
+        return Point(coef.copy(), intercept)
+
+    def score_bounds(self, X: Matrix) -> Bounds:
+        if not np.isfinite(self.radius):
+            return unbounded(X.shape[0])
+        lower, upper = np.empty(X.shape[0]), np.empty(X.shape[0])
+        height = X.chunk_height(16)
+        for start in range(0, X.shape[0], height):
+            here = slice(start, start + height)
+            lower[here], upper[here] = self._bound(X[here])
+        return lower, upper
+
+    def _bound(self, X: Matrix) -> Bounds:
+        side, problem = self.models.side, self.models.problem
+        rows, border = side.rows(X), np.abs(side.free_part(X))
+        scores = rows @ self._centred
+        if problem.fit_intercept:
+            scores = scores + self.free[-1]
+        squares = rows.squared_row_norms(side.inverse)
+        lengths = np.sqrt(squares) * (1.0 + gamma(X.shape[1] + 4)) + side.tiny
+        # Coefficients err by gamma(n) of the sums of their terms, the score by gamma(d) more: both are shares of |x| sum_k |b_k| |x_k|.
+        errors = side.unit * (lengths * self._norm_sum + border @ np.abs(self.free)) * (1.0 + FEW)
+        # H >= Lambda, and what a row has in the free coordinates costs their norm.
+        norms = lengths + length(border, axis=1) * self.metric.free_norm * (1.0 + FEW)
+        wide = np.flatnonzero(norms * self.radius > NARROW * float(np.ptp(self.scores)))
+        if wide.size:
+            norms[wide] = np.minimum(norms[wide], self.metric.norms(X[wide]))
+        return self.models.widened(scores, norms * self.radius * (1.0 + FEW) + errors)
+
+    def coef_bounds(self) -> Bounds:
+        side, places = self.models.side, self.models.problem.unpenalised
+        if not np.isfinite(self.radius):
+            return unbounded(self.models.problem.n_columns)
+        # A coefficient errs by gamma(n) sum_k |b_k x_kj| / lam_j <= gamma(n) sum_k |b_k| |x_k| / sqrt(lam_j).
+        half = np.sqrt(side.inverse) * (self.radius + side.unit * self._norm_sum) * (1.0 + FEW)
+        half[places] = self.radius * self.metric.free_norm if places.size else 0.0
+        return self.models.widened(self._centred, half)
+
+    def intercept_bounds(self) -> tuple[float, float]:
+        if not self.models.problem.fit_intercept:
+            return 0.0, 0.0
+        # The intercept is the score of a row of zeros.
+        lower, upper = self.score_bounds(as_matrix(np.zeros((1, self.models.problem.n_columns))))
+        return float(lower[0]), float(upper[0])
+
+
 class RowModels:
     """Models of a problem's rows and columns with any weights, and their certificates over the rows.
 
@@ -96,13 +266,40 @@ class RowModels:
         self.local = problem.loss.self_concordance is not None
         self.constant = float(problem.loss.self_concordance or 0.0)
 
-    def place(self, solution: Solution) -> tuple[Array, Array, Array]:
-        """A solution as ``b`` and ``beta``, and its scores."""
-        free = solution.coef[self.problem.unpenalised]
-        if self.problem.fit_intercept:
-            free = np.append(free, self.side.intercept(solution.coef, solution.intercept))
-        duals = solution.problem.weights * solution.dual
-        return duals, free, self.scores(duals, free)
+    def place(self, point: Point, weights: Array | None = None) -> tuple[Array, Array, Array]:
+        """A point, or what stands for it, as ``b`` and ``beta``, and the scores of that.
+
+        A dual point need not belong to its primal point: of the known ones, that where the objective is lowest.
+
+        Parameters
+        ----------
+        point : Point
+            The point; rows that its dual point does not have come behind those that it has.
+        weights : array, default=None
+            The weights that its dual point belongs to, if not the problem's: with those of the old problem, an old model is met exactly.
+        """
+        problem = self.problem
+        free = point.coef[problem.unpenalised]
+        if problem.fit_intercept:
+            free = np.append(free, self.side.intercept(point.coef, point.intercept))
+        weighted = [np.zeros(0)]
+        if point.dual is not None:
+            weighted.append((problem.weights if weights is None else weights)[: point.dual.size] * point.dual)
+        else:
+            scores = problem.scores(point.coef, point.intercept)
+            weighted.append(-problem.weights * problem.loss.gradient(problem.y, scores))
+        models = []
+        for known in weighted:
+            duals = np.append(known, np.zeros(self.y.size - known.size))
+            models.append((duals, free, self.scores(duals, free)))
+        return min(models, key=self._objective)
+
+    def _objective(self, model: tuple[Array, Array, Array]) -> float:
+        """The objective of a model, without proof; infinite where it overflows."""
+        duals, free, scores = model
+        losses = self.problem.loss.value(self.y, scores)[: self.problem.n_rows]
+        value = float(self.problem.weights @ losses) + 0.5 * float(duals @ (scores - self.side.border @ free))
+        return value if np.isfinite(value) else np.inf
 
     def scores(self, duals: Array, free: Array) -> Array:
         """The scores of one model."""
@@ -267,60 +464,64 @@ class RowModels:
         n_steps : int, default=MOST_STEPS
             Most steps.
         """
-        problem, arrays = self.problem, self.arrays
         found = np.full(queries.size, -np.inf), np.full(queries.size, np.inf)
-        duals, free, scores = start
-        floor, before, steps, exhausted, gap = Floor.of(problem.loss), np.inf, 0, False, np.array([np.inf])
-        while steps < n_steps:
+        before, steps, exhausted, gap = np.inf, 0, False, np.inf
+        for here in self.follow(weights, start, n_steps):
             steps += 1
+            if not np.isfinite(here.nu):
+                break
+            if not self.local:
+                bounds, gap = self._gap_bounds(here, queries)
+                found = intersect(found, bounds)
+            elif here.is_close:
+                found, gap = intersect(found, here.row_bounds(queries)), here.gap
+            exhausted = here.proven and here.nu <= 8.0 * here.rounding and not here.nu < 0.5 * before
+            if decided(*found) or exhausted:
+                break
+            before = min(before, here.nu)
+        return Retrained(*found, steps, exhausted, gap, here.duals, here.free)
+
+    def _gap_bounds(self, here: "RowEllipsoid", queries: Rows) -> tuple[Bounds, float]:
+        """Bounds of some rows' scores from the duality gap of a model without free coordinates, and that gap."""
+        norms, weights = self.side.norms[queries], self.arrays.put(here.weights[:, None])
+        projected, there, gap = self.gaps(weights, self.arrays.put(here.duals[:, None]), None)
+        errors = self.side.score_errors(projected, here.free[:, None])
+        half = ball_radius(gap) * norms + norms * errors[0] + errors[1]
+        return self.widened(to_host(there)[queries, 0], half * (1.0 + FEW)), float(gap[0])
+
+    def follow(
+        self, weights: Array, start: tuple[Array, Array, Array], n_steps: int = MOST_STEPS
+    ) -> Iterator["RowEllipsoid"]:
+        """Certified models of some weights: one near the optimum, and those after Newton steps from it, while these go on.
+
+        Each step has a factor of its own and a line search. The parameters are those of :meth:`retrained`.
+        """
+        problem, arrays = self.problem, self.arrays
+        duals, free, scores = start
+        floor = Floor.of(problem.loss)
+        for _ in range(n_steps):
             _, _, curvatures = problem.loss.expand(self.y, scores)
-            metric = RowMetric(self.side, weights * floor.raise_floor(curvatures, scores))
+            # A floor raises the metric above the Hessian: it gives a step, and proves nothing.
+            metric, proven = RowMetric(self.side, weights * floor.raise_floor(curvatures, scores)), floor.share == 0.0
             column = arrays.put(duals[:, None])
-            errors = self.score_errors(column, free[:, None])
             forces, sizes = self.forces(arrays.put(weights[:, None]), column, arrays.put(scores[:, None]), None)
             change, moves = metric.step(forces, (self.side.border.T @ duals)[:, None])
             responses = arrays.put(metric.curvatures[:, None]) * moves
             norms, missed, residuals, image = metric.force_norms(
                 forces, responses, arrays.inner(responses, moves), column
             )
-            exponent = self.exponent(np.zeros(1), errors, weights > 0.0)
-            rounding = self.rounding(metric.spread(errors), self.norm_sums(sizes), exponent, metric.free_norm)
-            nu = (norms + missed * metric.free_norm + rounding) * (1.0 + FEW)
-            if not np.isfinite(nu[0]):
-                break
-            # A floor raises the metric above the Hessian: it gives a step, and proves nothing.
-            proven = floor.share == 0.0
-            if self.local and proven:
-                largest_norm = (self.side.norms + self.side.border_norms * metric.free_norm)[weights > 0.0].max(
-                    initial=0.0
-                )
-                if self.constant * largest_norm * nu[0] < 0.9:
-                    images = self.images(metric, queries)
-                    moved = self.corrected(images, forces, column, sizes, errors, exponent, metric.curvatures)
-                    off = self.side.norms[queries] * errors[0] + errors[1]
-                    largest_norm = float(largest_norm) * (1.0 + FEW)
-                    bounds = self.ellipsoid(images, scores[queries], off, moved, nu, exponent, largest_norm)
-                    found = intersect(found, bounds)
-                    # By convexity, as for a local ellipsoid.
-                    gap = nu * local_radius(self.constant, largest_norm, nu, exponent) * (1.0 + FEW) + TINY**2
-            elif not self.local:
-                projected, there, gap = self.gaps(arrays.put(weights[:, None]), column, None)
-                errors = self.side.score_errors(projected, free[:, None])
-                half = ball_radius(gap) * self.side.norms[queries] + self.side.norms[queries] * errors[0] + errors[1]
-                found = intersect(found, self.widened(to_host(there)[queries, 0], half * (1.0 + FEW)))
-            exhausted = proven and bool(nu[0] <= 8.0 * rounding[0]) and not nu[0] < 0.5 * before
-            if decided(*found) or exhausted:
-                break
-            before = min(before, float(nu[0]))
+            here = RowEllipsoid.at(self, weights, (duals, free, scores), metric, forces, sizes, norms, missed, proven)
+            yield here
+            if not np.isfinite(here.nu):
+                return
             residuals, image, change = to_host(residuals)[:, 0], to_host(image)[:, 0], change[:, 0]
             length = self._length(weights, duals, scores, residuals, image, self.side.border @ change - image)
             if length == 0.0 and floor.highest:
-                break
+                return
             floor = floor.after(length)
             if length > 0.0:
                 duals, free = duals - length * residuals, free + length * change
                 scores = self.scores(duals, free)
-        return Retrained(*found, steps, exhausted, float(gap[0]), duals, free)
 
     def _length(
         self, weights: Array, duals: Array, scores: Array, residuals: Array, image: Array, moved: Array

@@ -86,7 +86,7 @@ class WideRows(RowModels):
     def __init__(self, solution: Solution) -> None:
         super().__init__(solution.problem)
         problem = solution.problem
-        self.start = self.duals, self.free, self.base = self.place(solution)
+        self.start = self.duals, self.free, self.base = self.place(solution.point)
         _, self.slopes, self.curvatures = problem.loss.expand(problem.y, self.base)
         self.factors = removal_factors(problem)
         known = self.factors[np.isfinite(self.factors)]

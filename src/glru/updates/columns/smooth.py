@@ -68,7 +68,7 @@ class SmoothColumns(ColumnModels):
         unit = self.arrays.units(problem.n_rows, np.arange(problem.n_rows))
         self.response = scale[:, None] * cholesky_solve(core_factor(self.gram, root), unit * scale)
         self.base = _newton_dual(self.gram, root, d * solution.scores - problem.weights * slopes)
-        self.start = self.place(solution)
+        self.start = self.place(solution.point)
 
     def refine_one(self, block: Block, decided: Callable[[Array, Array], bool]) -> Retrained:
         """Bounds for the one candidate of a block, by Newton steps of its model alone, each with a factor of its own."""

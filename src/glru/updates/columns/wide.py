@@ -105,7 +105,7 @@ class WideColumns(ColumnModels):
 
     def __init__(self, solution: Solution, queries: Matrix) -> None:
         super().__init__(solution.problem, queries)
-        self._begin(self.place(solution))
+        self._begin(self.place(solution.point))
 
     def _begin(self, start: tuple[Array, Array, Array]) -> None:
         """Form the metric near a model."""
