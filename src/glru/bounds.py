@@ -23,6 +23,9 @@ from glru.linalg import FEW, SMALLEST, TINY, UNIT, Array, gamma, namespace, outw
 from glru.losses import CUT_OFF, Loss, WithOffset
 from glru.losses.logistic import softplus
 
+LARGEST = float(np.finfo(np.float64).max)
+"""The largest number: what overflows is above it."""
+
 Bounds = tuple[Array, Array]
 Interval = tuple[float, float]
 Decisions = NDArray[np.bool_]
@@ -413,9 +416,9 @@ def exact_count(low: int, high: int, remedy: str = "") -> int:
 def _means(least: Array, most: Array) -> Interval:
     """Bounds of a mean of non-negative terms with a relative error of a few units each, rounded outward."""
     unit = gamma(least.size + 32)
-    # Terms that underflow are below TINY, and off by less than the smallest number.
-    low = max(float(np.mean(least)) * (1.0 - unit) - 4.0 * SMALLEST, 0.0)
-    return low, float(np.mean(most)) * (1.0 + unit) + TINY
+    # Terms that underflow are below TINY, and off by less than the smallest number. Lower ends do not overflow.
+    low = float(np.mean(np.minimum(least, 0.5 * LARGEST / least.size)))
+    return max(low * (1.0 - unit) - 4.0 * SMALLEST, 0.0), float(np.mean(most)) * (1.0 + unit) + TINY
 
 
 def _log_loss(y: Array, lower: Array, upper: Array) -> Interval:
@@ -555,7 +558,7 @@ def _r2(y: Array, lower: Array, upper: Array) -> Interval:
     low, high = _mse(y, lower, upper)
     if not least > 0.0:
         return -np.inf, 1.0
-    worst, best = 1.0 - high / least, 1.0 - low / most
+    worst, best = 1.0 - high / least, max(1.0 - low / most, -LARGEST)
     # The quotient and the difference are rounded.
     return worst - 4.0 * UNIT * (1.0 + abs(worst)), min(best + 4.0 * UNIT * (1.0 + abs(best)), 1.0)
 

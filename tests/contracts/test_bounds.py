@@ -101,6 +101,20 @@ def test_every_score_of_several_classes_between_the_ends_agrees(ends, places):
     assert not np.any(wrong & (bounds.verdicts(places) == 1)) and not np.any(~wrong & (bounds.verdicts(places) == -1))
 
 
+@np.errstate(over="ignore")
+def test_lower_ends_of_metrics_that_overflow_are_numbers():
+    """A mean square above the largest number is not proven to be infinite, and R2 has an upper end then."""
+    far, y = np.array([1e200, -1e200]), np.array([1.0, 2.0])
+    bounds = ScoreBounds(far, far)
+    assert bounds.metric("squared_error", glru.Squared(), y)[0] < np.inf
+    low, high = bounds.metric("r2", glru.Squared(), y)
+    assert low == -np.inf and -np.inf < high < -1e300
+    # The sum overflows, the mean does not.
+    most = np.array([1.6e308, 1.7e308])
+    low, high = ScoreBounds(most, most).metric("absolute_error", glru.Squared(), np.zeros(2))
+    assert 0.0 < low <= 1.65e308 <= high
+
+
 def test_ends_widths_and_middles():
     bounds = ScoreBounds(np.array([-np.inf, 1.0, 2.0]), np.array([np.inf, 2.0, np.inf]))
     assert np.array_equal(bounds.middle, [np.nan, 1.5, np.nan], equal_nan=True)
