@@ -105,7 +105,7 @@ def make(loss: Loss, penalty: Penalty, n: int = 40, d: int = 8, *, seed: int = 0
     if density < 1.0:
         X = sp.random_array((n, d), density=density, rng=np.random.default_rng(seed), format="csr") * 3.0
     if options.get("scaling") == "sum":
-        penalty = penalty.scaled(float(np.sum(options.get("sample_weight", np.ones(n)))))
+        penalty = penalty.scale(float(np.sum(options.get("sample_weight", np.ones(n)))))
     return Problem(X, targets(X, loss, seed), loss=loss, penalty=penalty, **options)
 
 

@@ -1011,7 +1011,7 @@ class Step:
 def summed(solution: Solution) -> Solution:
     """The same model of the same objective times its total weight."""
     problem = solution.problem
-    summed = problem.derive(scaling="sum", penalty=problem.penalty.scaled(problem.total_weight))
+    summed = problem.derive(scaling="sum", penalty=problem.penalty.scale(problem.total_weight))
     with np.errstate(over="ignore"):  # a gap that overflows is infinite
         return solution_at(summed, solution.point, solution.n_iter, solution.status, solution.solver)
 

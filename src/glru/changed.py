@@ -614,7 +614,7 @@ def change_blocks(problem: Problem, change: Change) -> Problem:
         if isinstance(step, RemoveRows):
             problem = problem.without(np.sort(row_positions(step.rows, problem.n_rows)).astype(np.int64))
         elif isinstance(step, AddRows):
-            problem = problem.extended(*step.block(layout))
+            problem = problem.extend(*step.block(layout))
     return problem.require_weight()
 
 

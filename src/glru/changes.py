@@ -535,7 +535,7 @@ class AddColumns(Change):
             layout,
             n_columns=layout.n_columns + n_new,
             column_names=self._all_names(layout),
-            penalty=layout.penalty.extended(layout.n_columns, self.new_penalty(layout), n_new),
+            penalty=layout.penalty.extend(layout.n_columns, self.new_penalty(layout), n_new),
         )
 
     def new_penalty(self, layout: Layout) -> Penalty:

@@ -6,9 +6,9 @@ unpenalised.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,17 +45,21 @@ class Penalty(ABC):
     def absolute(self) -> Array:
         """The strengths ``kappa_j``: a scalar array or one entry per column."""
 
-    @abstractmethod
-    def select(self, columns: ArrayLike) -> "Penalty":
+    def select(self, columns: ArrayLike) -> Self:
         """The penalty restricted to some columns, in the given order."""
+        return self._map(lambda name, strength: _pick(strength, columns))
 
-    @abstractmethod
-    def extended(self, n_columns: int, other: "Penalty", n_other: int) -> "Penalty":
+    def extend(self, n_columns: int, other: "Penalty", n_other: int) -> Self:
         """The penalty on ``n_columns`` columns followed by another of the same kind on ``n_other`` more."""
+        return self._map(lambda name, own: _join(own, n_columns, np.asarray(getattr(other, name)), n_other))
 
-    @abstractmethod
-    def scaled(self, factor: float) -> "Penalty":
+    def scale(self, factor: float) -> Self:
         """The penalty multiplied by a positive number."""
+        return self._map(lambda name, strength: strength * factor if strength.ndim else float(strength) * factor)
+
+    def _map(self, work: Callable[[str, Array], float | Array]) -> Self:
+        """The penalty with a function applied to each of its parameters, all of which are numbers or have one entry per column."""
+        return replace(self, **{f.name: work(f.name, np.asarray(getattr(self, f.name))) for f in fields(self)})  # type: ignore[type-var, arg-type]
 
     @property
     def linear(self) -> Array:
@@ -165,15 +169,6 @@ class L2(Penalty):
     def absolute(self) -> Array:
         return np.asarray(0.0)
 
-    def select(self, columns: ArrayLike) -> "L2":
-        return L2(_pick(self.quadratic, columns))
-
-    def extended(self, n_columns: int, other: Penalty, n_other: int) -> "L2":
-        return L2(_join(self.quadratic, n_columns, other.quadratic, n_other))
-
-    def scaled(self, factor: float) -> "L2":
-        return L2(_times(self.quadratic, factor))
-
 
 @final
 @suggest_options
@@ -219,18 +214,6 @@ class ElasticNet(Penalty):
     def absolute(self) -> Array:
         return np.asarray(self.kappa)
 
-    def select(self, columns: ArrayLike) -> "ElasticNet":
-        return ElasticNet(_pick(self.quadratic, columns), _pick(self.absolute, columns))
-
-    def extended(self, n_columns: int, other: Penalty, n_other: int) -> "ElasticNet":
-        return ElasticNet(
-            _join(self.quadratic, n_columns, other.quadratic, n_other),
-            _join(self.absolute, n_columns, other.absolute, n_other),
-        )
-
-    def scaled(self, factor: float) -> "ElasticNet":
-        return ElasticNet(_times(self.quadratic, factor), _times(self.absolute, factor))
-
 
 @final
 @suggest_options
@@ -267,15 +250,6 @@ class L1(Penalty):
     def absolute(self) -> Array:
         return np.asarray(self.kappa)
 
-    def select(self, columns: ArrayLike) -> "L1":
-        return L1(_pick(self.absolute, columns))
-
-    def extended(self, n_columns: int, other: Penalty, n_other: int) -> "L1":
-        return L1(_join(self.absolute, n_columns, other.absolute, n_other))
-
-    def scaled(self, factor: float) -> "L1":
-        return L1(_times(self.absolute, factor))
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -303,15 +277,6 @@ class Tilted(Penalty):
 
     def value(self, w: ArrayLike) -> Array:
         return super().value(w) + self.slopes * np.asarray(w, dtype=np.float64)
-
-    def select(self, columns: ArrayLike) -> "Tilted":
-        return Tilted(self.lam[np.asarray(columns)], self.slopes[np.asarray(columns)])
-
-    def extended(self, n_columns: int, other: Penalty, n_other: int) -> "Tilted":
-        raise NotImplementedError("no column joins the support of a model")
-
-    def scaled(self, factor: float) -> "Tilted":
-        return Tilted(self.lam * factor, self.slopes * factor)
 
 
 def _strength(owner: str, name: str, value: Strength, zero: bool = False) -> float | Array:
@@ -343,7 +308,3 @@ def _join(strength: Array, n_columns: int, other: Array, n_other: int) -> float 
     if strength.ndim == other.ndim == 0 and strength == other:
         return float(strength)
     return np.append(np.broadcast_to(strength, (n_columns,)), np.broadcast_to(other, (n_other,)))
-
-
-def _times(strength: Array, factor: float) -> float | Array:
-    return strength * factor if strength.ndim else float(strength) * factor

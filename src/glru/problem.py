@@ -441,13 +441,13 @@ class Problem:
         kept = None if names is None else tuple(names[j] for j in columns)
         return self.derive(X=self.matrix[:, columns], penalty=penalty, column_names=kept)
 
-    def extended(self, matrix: Matrix, y: Array, sample_weight: Array | None) -> "Problem":
+    def extend(self, matrix: Matrix, y: Array, sample_weight: Array | None) -> "Problem":
         """The problem of rows in blocks and some more that are in memory, with labels -1/+1 or places of classes."""
         assert isinstance(self.rows, Blocks)
         if self.classes is not None:
             y = self.classes[y.astype(np.intp) if self.loss.several else (y > 0.0).astype(np.intp)]
         block = Block(matrix, y, sample_weight)
-        return self.derive(rows=self.rows.extended(block, self.loss.task))
+        return self.derive(rows=self.rows.extend(block, self.loss.task))
 
     def require_weight(self) -> "Problem":
         """The problem, or an error where a change has left no row of weight above 0."""
@@ -692,6 +692,14 @@ def require_one_score(problem: Problem, what: str) -> None:
 def _take(part: Problem, places: NDArray[np.int64]) -> tuple[Matrix, Array, Array]:
     """Data, targets and sample weights of some rows."""
     return part.matrix[places], part.y[places], part.sample_weight[places]
+
+
+def require_problem(
+    value: object, advice: str = "Give a glru.Problem, a glru.Solution, or an estimator with its data."
+) -> None:
+    """Refuse a model that is not a problem; the error ends with ``advice``."""
+    if not isinstance(value, Problem):
+        raise TypeError(f"expected a glru.Problem; got {type(value).__name__}. {advice}")
 
 
 def not_in_memory(problem: Problem, what: str) -> TypeError:

@@ -616,7 +616,7 @@ def supports(random: np.random.Generator) -> Iterator[Answer]:
         # Strengths beyond the range of float64 are refused.
         if size > 1.0 and max(np.max(penalty.quadratic), np.max(penalty.absolute)) > 1e200:
             return
-        problem = problem.derive(sample_weight=size * problem.sample_weight, penalty=penalty.scaled(size))
+        problem = problem.derive(sample_weight=size * problem.sample_weight, penalty=penalty.scale(size))
     if not has_support(problem):
         return
     rows, exact = left_out(problem)

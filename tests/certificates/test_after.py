@@ -77,7 +77,7 @@ def make_change(kind, problem, count, seed):
         case "repenalise":
             old, factors = problem.penalty, random.choice([0.25, 0.9, 1.0, 3.0], d)
             if not old.smooth:
-                return glru.Repenalise(old.scaled(float(factors[0])))
+                return glru.Repenalise(old.scale(float(factors[0])))
             return glru.Repenalise(glru.L2(np.broadcast_to(old.quadratic, (d,)) * factors))
         case "relabel":
             return glru.Relabel(rows, new_targets(problem, rows.size, seed))

@@ -102,7 +102,7 @@ def test_an_objective_of_any_size(kind, exponent):
     """Weights and strengths times a power of two: the same model, the same influence."""
     plain = problem_of(kind)
     scale = 2.0**exponent
-    grown = plain.derive(sample_weight=plain.sample_weight * scale, penalty=plain.penalty.scaled(scale))
+    grown = plain.derive(sample_weight=plain.sample_weight * scale, penalty=plain.penalty.scale(scale))
     for width in (0.3, 1e-6):
         first, second = (glru.influence(problem, width=width) for problem in (plain, grown))
         for name in ("cooks_distance", "leverage", "dffits", "deviance_residual"):

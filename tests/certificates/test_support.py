@@ -66,8 +66,8 @@ def test_supports_that_change_without_a_row_are_followed(loss, penalty, shape):
 @pytest.mark.parametrize("size", [2.0**-500, 2.0**-60, 1.0, 2.0**60, 2.0**400])
 def test_the_size_of_the_objective_does_not_matter(size):
     asked = problem("logistic", "elastic net")
-    asked = asked.derive(scaling="sum", penalty=asked.penalty.scaled(24.0))
-    scaled = asked.derive(sample_weight=size * asked.sample_weight, penalty=asked.penalty.scaled(size))
+    asked = asked.derive(scaling="sum", penalty=asked.penalty.scale(24.0))
+    scaled = asked.derive(sample_weight=size * asked.sample_weight, penalty=asked.penalty.scale(size))
     solution = glru.solve(asked, tol=1e-12)
     bounds = []
     for which in (asked, scaled):

@@ -59,7 +59,7 @@ def test_gap_is_primal_minus_dual(shape, loss, penalty, seed, size):
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_feasible_dual_for_unpenalised_columns(loss, penalty, fit_intercept):
     """Near an optimum the constraints of free columns and the intercept are met, inside the domain."""
-    problem = make(loss, penalty.scaled(0.1), 50, 3, fit_intercept=fit_intercept)
+    problem = make(loss, penalty.scale(0.1), 50, 3, fit_intercept=fit_intercept)
     solution = glru.solve(problem, tol=1e-8)
     random = np.random.default_rng(0)
     near = -loss.project(problem.y, -solution.dual + 1e-3 * random.normal(size=50))

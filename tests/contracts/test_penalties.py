@@ -147,7 +147,7 @@ def test_scalar_strengths_fit_any_columns(penalty):
 def test_scaled(penalty):
     """A multiple of the penalty: the value times c, the conjugate at v / c times c."""
     w, v = np.array([0.3, -0.2, 2.0]), domain(penalty)[6]
-    bigger = penalty.scaled(4.0)
+    bigger = penalty.scale(4.0)
     np.testing.assert_allclose(bigger.value(w), 4.0 * penalty.value(w), rtol=1e-15)
     np.testing.assert_allclose(bigger.conjugate(4.0 * v), 4.0 * penalty.conjugate(v), rtol=1e-15)
 

@@ -330,7 +330,7 @@ def test_interruption():
 def test_errors():
     problem = make(glru.Logistic(), glru.L2(0.05), N, 3, seed=1, fit_intercept=True)
     rows = np.arange(N)
-    with pytest.raises(TypeError, match=r"expected a glru.Problem or a glru.Solution; got list"):
+    with pytest.raises(TypeError, match=r"expected a glru.Problem; got list"):
         glru.cross_val_predict([1, 2])
     with pytest.raises(ValueError, match="at least one split; got none"):
         glru.cross_val_predict(problem, cv=[])

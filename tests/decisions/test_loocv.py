@@ -443,7 +443,7 @@ def test_options_that_make_no_sense(small, options, message):
 
 
 def test_other_errors(line):
-    with pytest.raises(TypeError, match=r"expected a glru.Problem or a glru.Solution; got ndarray"):
+    with pytest.raises(TypeError, match=r"expected a glru.Problem; got ndarray"):
         glru.loocv(np.eye(3))
     with pytest.raises(ValueError, match="at least two rows of weight above 0"):
         glru.loocv(glru.Problem(np.eye(3), [1, -1, 1], sample_weight=[1, 0, 0]))

@@ -302,7 +302,7 @@ def test_metadata_routing():
 def test_errors():
     X, y = cancer()
     for model, message in (
-        (glru.GLRUClassifier("squared"), "loss must be one of 'logistic'"),
+        (glru.GLRUClassifier("squared"), "loss must be one for a classification"),
         (glru.GLRUClassifier(glru.Squared()), "loss must be one for a classification"),
         (glru.GLRUClassifier(C=2.0, lam=0.1), "give C or lam, not both"),
         (glru.GLRUClassifier(C=-1.0), "C must be above 0"),

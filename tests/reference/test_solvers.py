@@ -384,7 +384,7 @@ def test_a_perfect_fit_has_gap_zero():
 @pytest.mark.parametrize("density", [1.0, 0.6], ids=["dense", "sparse"])
 def test_strengths_per_column(loss, penalty, fit_intercept, density):
     """Columns with other strengths, some unpenalised."""
-    problem = make(loss, penalty.scaled(0.1), 50, 3, fit_intercept=fit_intercept, density=density)
+    problem = make(loss, penalty.scale(0.1), 50, 3, fit_intercept=fit_intercept, density=density)
     solution = glru.solve(problem, tol=1e-9)
     assert solution.status == "converged"
     np.testing.assert_allclose(solution.correlations[problem.unpenalised], 0.0, atol=1e-12)

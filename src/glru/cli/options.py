@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 else:
     LossName = Literal[tuple(name for losses in NAMED_LOSSES.values() for name in losses)]
 
-DATA, MODEL, OUTPUT = "Data", "Model", "Output"
+data_option, model_option, output_option = (
+    partial(typer.Option, rich_help_panel=panel) for panel in ("Data", "Model", "Output")
+)
 
 
 def parse_number(text: str) -> float:
@@ -43,85 +46,68 @@ class DataOptions:
     ]
     target: Annotated[
         str | None,
-        typer.Option(
-            help="Column to predict. By default the one called target, label, class or y.", rich_help_panel=DATA
-        ),
+        data_option(help="Column to predict. By default the one called target, label, class or y."),
     ] = None
     positive: Annotated[
         str | None,
-        typer.Option(
-            help="Class that counts as +1; all others are -1. By default, three or more classes are modelled jointly.",
-            rich_help_panel=DATA,
+        data_option(
+            help="Class that counts as +1; all others are -1. By default, three or more classes are modelled jointly."
         ),
     ] = None
-    drop: Annotated[str, typer.Option(help="Columns to leave out, separated by commas.", rich_help_panel=DATA)] = ""
+    drop: Annotated[str, data_option(help="Columns to leave out, separated by commas.")] = ""
     keep: Annotated[
         str,
-        typer.Option(
-            help="Columns to use even if they look like ids or dates, separated by commas; dates become days.",
-            rich_help_panel=DATA,
-        ),
+        data_option(help="Columns to use even if they look like ids or dates, separated by commas; dates become days."),
     ] = ""
     id: Annotated[
         str | None,
-        typer.Option(
-            help="Column with the names of the rows, not used by the model. By default, one that looks like an id.",
-            rich_help_panel=DATA,
+        data_option(
+            help="Column with the names of the rows, not used by the model. By default, one that looks like an id."
         ),
     ] = None
     one_hot: Annotated[
         bool,
-        typer.Option(
-            "--one-hot/--no-one-hot", help="Turn text columns into columns of zeros and ones.", rich_help_panel=DATA
-        ),
+        data_option("--one-hot/--no-one-hot", help="Turn text columns into columns of zeros and ones."),
     ] = True
     impute: Annotated[
         Literal["mean", "median", "most-frequent"] | None,
-        typer.Option(
-            help="How to fill in missing numbers, by default with the mean; text always gets its most frequent value.",
-            rich_help_panel=DATA,
+        data_option(
+            help="How to fill in missing numbers, by default with the mean; text always gets its most frequent value."
         ),
     ] = None
     normalize: Annotated[
         Literal["auto", "dense", "sparse", "none"],
-        typer.Option(
+        data_option(
             help="dense: columns without variance are removed, the others get mean 0 and variance 1; sparse: the same "
-            "without centring; none: nothing is done; auto: sparse for sparse matrices, else dense.",
-            rich_help_panel=DATA,
+            "without centring; none: nothing is done; auto: sparse for sparse matrices, else dense."
         ),
     ] = "auto"
     format: Annotated[
         Literal["csv", "tsv", "parquet", "npz", "libsvm"] | None,
-        typer.Option(help="Format of the file; by default taken from its suffix.", rich_help_panel=DATA),
+        data_option(help="Format of the file; by default taken from its suffix."),
     ] = None
     delimiter: Annotated[
         str | None,
-        typer.Option(
-            help=r"What separates the columns of a CSV file: one character, \t for a tab; by default recognised.",
-            rich_help_panel=DATA,
+        data_option(
+            help=r"What separates the columns of a CSV file: one character, \t for a tab; by default recognised."
         ),
     ] = None
     decimal: Annotated[
         Literal[".", ","] | None,
-        typer.Option(help="Decimal mark of a CSV file; by default recognised.", rich_help_panel=DATA),
+        data_option(help="Decimal mark of a CSV file; by default recognised."),
     ] = None
     encoding: Annotated[
         str | None,
-        typer.Option(help="Encoding of a CSV file; by default UTF-8, else Windows-1252.", rich_help_panel=DATA),
+        data_option(help="Encoding of a CSV file; by default UTF-8, else Windows-1252."),
     ] = None
     missing: Annotated[
         str,
-        typer.Option(
-            help="More words for a missing value, separated by commas, in addition to NA, n/a, ? and the like.",
-            rich_help_panel=DATA,
+        data_option(
+            help="More words for a missing value, separated by commas, in addition to NA, n/a, ? and the like."
         ),
     ] = ""
-    header: Annotated[
-        bool, typer.Option(help="Whether the first line holds the names of the columns.", rich_help_panel=DATA)
-    ] = True
-    zero_based: Annotated[
-        bool, typer.Option("--zero-based", help="Columns of a LIBSVM file count from 0.", rich_help_panel=DATA)
-    ] = False
+    header: Annotated[bool, data_option(help="Whether the first line holds the names of the columns.")] = True
+    zero_based: Annotated[bool, data_option("--zero-based", help="Columns of a LIBSVM file count from 0.")] = False
 
 
 @dataclass(frozen=True)
@@ -130,22 +116,13 @@ class LossOptions:
 
     loss: Annotated[
         LossName | None,
-        typer.Option(
-            help="By default logistic for two classes, multinomial for more, squared for a regression.",
-            rich_help_panel=MODEL,
-        ),
+        model_option(help="By default logistic for two classes, multinomial for more, squared for a regression."),
     ] = None
     intercept: Annotated[
         bool,
-        typer.Option(
-            "--intercept/--no-intercept",
-            help="Unpenalised intercept; the models of the paper have none.",
-            rich_help_panel=MODEL,
-        ),
+        model_option("--intercept/--no-intercept", help="Unpenalised intercept; the models of the paper have none."),
     ] = True
-    tol: Annotated[
-        float, typer.Option(help="Relative duality gap to which models are trained.", rich_help_panel=MODEL)
-    ] = 1e-6
+    tol: Annotated[float, model_option(help="Relative duality gap to which models are trained.")] = 1e-6
 
 
 @dataclass(frozen=True)
@@ -154,26 +131,22 @@ class StrengthOptions:
 
     lam: Annotated[
         float | None,
-        typer.Option(
+        model_option(
             parser=parse_number,
             metavar="NUMBER",
             help="Strength of the L2 penalty added to the mean loss, by default 0.01; powers such as 2^-5 are accepted.",
-            rich_help_panel=MODEL,
         ),
     ] = None
     C: Annotated[
         float | None,
-        typer.Option(
+        model_option(
             "--C",
             parser=parse_number,
             metavar="NUMBER",
             help="As in scikit-learn: C times the sum of the losses plus half the squared norm. Replaces --lam.",
-            rich_help_panel=MODEL,
         ),
     ] = None
-    kappa: Annotated[
-        float, typer.Option(help="Strength of an L1 penalty in addition (elastic net).", rich_help_panel=MODEL)
-    ] = 0.0
+    kappa: Annotated[float, model_option(help="Strength of an L1 penalty in addition (elastic net).")] = 0.0
 
 
 @dataclass(frozen=True)
@@ -182,23 +155,17 @@ class FileOptions:
 
     json: Annotated[
         bool,
-        typer.Option("--json", help="Print the result as JSON (docs/cli.md has the schema).", rich_help_panel=OUTPUT),
+        output_option("--json", help="Print the result as JSON (docs/cli.md has the schema)."),
     ] = False
-    out: Annotated[
-        Path | None, typer.Option(help="Write one line per row: .csv or .parquet.", rich_help_panel=OUTPUT)
-    ] = None
+    out: Annotated[Path | None, output_option(help="Write one line per row: .csv or .parquet.")] = None
     table: Annotated[
         Literal["md", "tex", "html"] | None,
-        typer.Option(help="Print the result as a table for a paper: Markdown, LaTeX or HTML.", rich_help_panel=OUTPUT),
+        output_option(help="Print the result as a table for a paper: Markdown, LaTeX or HTML."),
     ] = None
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and --json).", rich_help_panel=OUTPUT)
-    ] = False
+    quiet: Annotated[bool, output_option("--quiet", "-q", help="Print nothing but errors (and --json).")] = False
     log: Annotated[
         Path | None,
-        typer.Option(
-            help="Append the command, its result or error, and the times to this file.", rich_help_panel=OUTPUT
-        ),
+        output_option(help="Append the command, its result or error, and the times to this file."),
     ] = None
 
 
@@ -206,27 +173,18 @@ class FileOptions:
 class OutputOptions(FileOptions):
     """Where numbers, pictures and reports go."""
 
-    plot: Annotated[Path | None, typer.Option(help="Write a picture: .png, .svg or .pdf.", rich_help_panel=OUTPUT)] = (
-        None
-    )
-    html: Annotated[
-        Path | None, typer.Option(help="Write a report for the browser, as one file.", rich_help_panel=OUTPUT)
-    ] = None
+    plot: Annotated[Path | None, output_option(help="Write a picture: .png, .svg or .pdf.")] = None
+    html: Annotated[Path | None, output_option(help="Write a report for the browser, as one file.")] = None
 
 
 MaxSeconds = Annotated[
     float | None,
-    typer.Option(
-        "--max-seconds",
-        help="Stop after this many seconds with what is proven by then; the exit code is 3.",
-        rich_help_panel=OUTPUT,
+    output_option(
+        "--max-seconds", help="Stop after this many seconds with what is proven by then; the exit code is 3."
     ),
 ]
 
 Checkpoint = Annotated[
     Path | None,
-    typer.Option(
-        help="Keep finished work in this file; running the same command again continues from it.",
-        rich_help_panel=OUTPUT,
-    ),
+    output_option(help="Keep finished work in this file; running the same command again continues from it."),
 ]

@@ -26,7 +26,7 @@ from glru.certificate import certify, score_errors
 from glru.duality import lacks_class, missing_optimum
 from glru.linalg import FEW, Array, gamma, length
 from glru.metric.columns import ColumnMetric, column_metric
-from glru.problem import Point, Problem, not_in_memory, require_one_score
+from glru.problem import Point, Problem, not_in_memory, require_one_score, require_problem
 from glru.refine import TRAINED, newton_ellipsoids
 from glru.regions import has_local, regions_of
 from glru.regions.local import local_radius
@@ -639,8 +639,7 @@ class _MeasuredRows:
 
 def require_deletions(problem: Problem, function: str) -> None:
     """Refuse what deletions have no proof for."""
-    if not isinstance(problem, Problem):
-        raise TypeError(f"expected a glru.Problem, a glru.Solution or an estimator; got {type(problem).__name__}.")
+    require_problem(problem)
     if not problem.in_memory:
         raise not_in_memory(problem, f"glru.{function}")
     require_one_score(problem, f"glru.{function}")

@@ -11,10 +11,10 @@ from glru.bounds import ScoreBounds, concatenate, shift
 from glru.cascade import Report, reporter
 from glru.linalg import Array, calm_blas
 from glru.losses import WithOffset
-from glru.model_selection.loocv import ensure_trained, require_problem, usual_width
+from glru.model_selection.loocv import ensure_trained, usual_width
 from glru.model_selection.result import HeldOutScores, Refitted
 from glru.model_selection.splits import Rows, split_rows
-from glru.problem import Problem
+from glru.problem import Problem, require_problem
 from glru.refine import fold_bounds
 from glru.regions.classes import require_classes
 from glru.solution import Solution

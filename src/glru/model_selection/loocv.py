@@ -19,7 +19,7 @@ from glru.linalg import Array, calm_blas
 from glru.losses import Hinge, WithOffset
 from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.result import LOOCVResult, RowResults, WrittenRows, count_stages
-from glru.problem import Problem, not_in_memory
+from glru.problem import Problem, not_in_memory, require_problem
 from glru.regions.classes import require_classes
 from glru.rows import MAX_COLUMNS
 from glru.solution import Solution, shift_columns
@@ -202,12 +202,6 @@ def ensure_trained(
         return warn_if_short(train(problem, tol=tol, start=start, budget=budget), tol)
 
     return fit() if checkpoint is None else checkpoint.solution(problem, tol, fit)
-
-
-def require_problem(problem: object) -> None:
-    """Refuse what is neither a problem nor a solution."""
-    if not isinstance(problem, Problem):
-        raise TypeError(f"expected a glru.Problem or a glru.Solution; got {type(problem).__name__}.")
 
 
 def _check(problem: Problem, method: str) -> None:

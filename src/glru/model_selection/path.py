@@ -17,7 +17,7 @@ from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.loocv import ensure_trained, leave_one_out
 from glru.model_selection.result import LOOCVResult
 from glru.penalties import L2
-from glru.problem import Problem
+from glru.problem import Problem, require_problem
 from glru.solution import Solution
 
 Criterion = Literal["error", "log_loss", "squared_error", "deviance"]
@@ -154,6 +154,7 @@ def loocv_path(
     >>> path.best_lam, path.certified
     (0.01, True)
     """
+    require_problem(problem, "For an estimator use glru.GLRUClassifierCV or glru.GLRURegressorCV.")
     if not isinstance(problem.penalty, L2) or problem.penalty.n_columns is not None:
         raise ValueError(f"loocv_path needs an L2 penalty of one strength; got {problem.penalty!r}.")
     task = problem.loss.task

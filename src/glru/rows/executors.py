@@ -115,7 +115,7 @@ class Executor(ABC):
         """The sum of the results, in any order."""
 
     @abstractmethod
-    def extended(self, block: Block) -> "Executor":
+    def extend(self, block: Block) -> "Executor":
         """The executor of these blocks and one more, which is in memory."""
 
 
@@ -145,7 +145,7 @@ class Threads(Executor):
         with ThreadPoolExecutor(n_workers) as pool:
             return reduce(add, [part for part in pool.map(some, range(n_workers)) if part is not None])
 
-    def extended(self, block: Block) -> "Threads":
+    def extend(self, block: Block) -> "Threads":
         return Threads((*self.parts, block))
 
     def _run(self, work: Pass, k: int) -> Any:
@@ -175,7 +175,7 @@ class Dask(Executor):
         with _large_graphs():
             return dask.compute(tasks[0])[0]
 
-    def extended(self, block: Block) -> "Dask":
+    def extend(self, block: Block) -> "Dask":
         import dask
 
         return Dask((*self.parts, dask.delayed(block, traverse=False, pure=False)))

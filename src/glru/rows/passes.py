@@ -190,10 +190,10 @@ class Blocks:
             columns=columns if self.columns is None else self.columns[columns],
         )
 
-    def extended(self, block: Block, task: Task) -> "Blocks":
+    def extend(self, block: Block, task: Task) -> "Blocks":
         """These blocks and one more, which is in memory and has valid numbers."""
         summary = summarize(replace(block, number=self.n_blocks, start=self.n_rows), task, 1)
-        return replace(self, executor=self.executor.extended(block), summary=self.summary + summary)
+        return replace(self, executor=self.executor.extend(block), summary=self.summary + summary)
 
     def _count(self, n_tasks: int, args: Any, up: int) -> None:
         self.traffic.passes += n_tasks / max(1, len(self.places))

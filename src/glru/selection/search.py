@@ -18,7 +18,7 @@ from glru.losses import WithOffset
 from glru.model_selection.checkpoint import Checkpoint, Steps
 from glru.model_selection.cross_validation import splits_in_memory
 from glru.model_selection.splits import is_leave_one_out
-from glru.problem import Point, Problem, not_in_memory
+from glru.problem import Point, Problem, not_in_memory, require_problem
 from glru.selection.classes import ClassJudge, ClassRows, require_judge
 from glru.selection.contest import Contest, Goal, decide
 from glru.selection.criteria import Criterion, find_criterion, weigh_folds
@@ -79,8 +79,7 @@ def start_of(problem: Any, settings: Settings) -> tuple[Problem, Solution | None
     """The problem that was given, alone or with its solution, if it can be judged."""
     solution = problem if isinstance(problem, Solution) else None
     problem = solution.problem if solution is not None else problem
-    if not isinstance(problem, Problem):
-        raise TypeError(f"expected a glru.Problem; got {type(problem).__name__}.")
+    require_problem(problem)
     if problem.loss.several:
         require_judge(problem, settings.method)
     return problem, solution

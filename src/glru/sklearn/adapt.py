@@ -85,6 +85,10 @@ def adapt_again(adapted: Adapted, model: Any) -> Adapted:
 
 def _unwrap(estimator: Any) -> tuple[Any, Any, bool]:
     """The linear model, the steps before it, and whether it is wrapped in a OneVsRestClassifier."""
+    if isinstance(estimator, type):
+        raise TypeError(
+            f"the estimator must be an instance; got the class {estimator.__name__}. Use {estimator.__name__}()."
+        )
     steps = None
     if is_a(estimator, "Pipeline"):
         steps, estimator = steps_of(estimator)

@@ -171,7 +171,7 @@ def _standard_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
     columns = columns.numbers()
     given = walk.transform(step, columns.given)
     if not step.with_mean and not step.with_std:
-        return columns.scaled(given)
+        return columns.rescale(given)
     mean, variance, _, error = columns.moments
     changes: dict[str, Any] = {}
     if step.with_mean:
@@ -180,7 +180,7 @@ def _standard_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
         changes["scale"] = _scale_by_deviation(walk, columns, mean, variance, error)
         changes["scale0"] = columns.scale0 * step.scale_
         changes["scale_error"] = error
-    return columns.scaled(given, **changes)
+    return columns.rescale(given, **changes)
 
 
 def _scale_by_deviation(walk: Walk, columns: Columns, mean: Array, variance: Array, error: Array) -> Array:
@@ -249,7 +249,7 @@ def _min_max_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
     error = _bound_squared_error(scale, _bound_size(columns) + np.abs(shift)) + 4.0 * largest_of(
         scale
     ) * columns.fill_error / (end - start)
-    return columns.scaled(
+    return columns.rescale(
         walk.transform(step, columns.given),
         scale=scale,
         shift=shift,
@@ -273,7 +273,7 @@ def _max_abs_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
         columns.fill_error + shift_error
     )
     scale0 = columns.scale0 * step.scale_
-    return columns.scaled(walk.transform(step, columns.given), scale=scale, scale0=scale0, scale_error=error)
+    return columns.rescale(walk.transform(step, columns.given), scale=scale, scale0=scale0, scale_error=error)
 
 
 def _robust_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
@@ -294,7 +294,7 @@ def _robust_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
             + 4.0 * largest_of(scale) * columns.fill_error / adjust
         )
         changes |= {"scale": scale, "scale0": columns.scale0 * step.scale_, "scale_error": error}
-    return columns.scaled(walk.transform(step, columns.given), **changes)
+    return columns.rescale(walk.transform(step, columns.given), **changes)
 
 
 def _simple_imputer(walk: Walk, step: Any, columns: Columns) -> Columns:

@@ -267,7 +267,7 @@ class Columns:
         }
         return replace(self, **parts)
 
-    def scaled(self, given: Any, **parts: Any) -> "Columns":
+    def rescale(self, given: Any, **parts: Any) -> "Columns":
         """The columns with other scales and shifts; values, fills and their statistics stay."""
         new = replace(self, given=given, **parts)
         new.__dict__.update({name: self.__dict__[name] for name in STATISTICS if name in self.__dict__})

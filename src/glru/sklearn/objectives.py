@@ -61,11 +61,11 @@ class Objective:
     """
 
     loss: Loss
-    quadratic: float
-    absolute: float
-    scaling: Scaling
     intercept: bool
-    targets: Targets
+    quadratic: float = 0.0
+    absolute: float = 0.0
+    scaling: Scaling = "sum"
+    targets: Targets = "numbers"
     constant: float | None = None
     class_weight: Any = None
     several: bool = False
@@ -129,7 +129,6 @@ def _logistic_regression(model: Any) -> Objective:
         loss=Logistic(),
         quadratic=(1.0 - ratio) * strength,
         absolute=ratio * strength,
-        scaling="sum",
         intercept=model.fit_intercept and not liblinear,
         constant=float(model.intercept_scaling) if model.fit_intercept and liblinear else None,
         targets="labels",
@@ -157,12 +156,13 @@ def _linear_svc(model: Any) -> Objective:
             "Use multi_class='ovr'."
         )
     losses: dict[str, Loss] = {"squared_hinge": SquaredHinge(), "hinge": Hinge()}
+    if model.loss not in losses:
+        raise ValueError(f"loss must be 'squared_hinge' or 'hinge'; got {model.loss!r}.")
     strength = 1.0 / _require_above("C", model.C)
     return Objective(
-        loss=losses[_require_choice("loss", model.loss, losses)],
+        loss=losses[model.loss],
         quadratic=0.0 if model.penalty == "l1" else strength,
         absolute=strength if model.penalty == "l1" else 0.0,
-        scaling="sum",
         intercept=False,
         constant=float(model.intercept_scaling) if model.fit_intercept else None,
         targets="labels",
@@ -176,39 +176,16 @@ def _ridge(model: Any) -> Objective:
         raise ValueError(
             "alpha must be one number: a strength for each target is not supported. Fit one target at a time."
         )
-    return Objective(
-        loss=Squared(),
-        quadratic=_require_at_least("alpha", model.alpha),
-        absolute=0.0,
-        scaling="sum",
-        intercept=model.fit_intercept,
-        targets="numbers",
-    )
+    return Objective(Squared(), model.fit_intercept, quadratic=_require_at_least("alpha", model.alpha))
 
 
 def _ridge_classifier(model: Any) -> Objective:
-    return Objective(
-        loss=Squared(),
-        quadratic=_require_at_least("alpha", model.alpha),
-        absolute=0.0,
-        scaling="sum",
-        intercept=model.fit_intercept,
-        targets="signs",
-        class_weight=model.class_weight,
-        several=True,
-    )
+    return replace(_ridge(model), targets="signs", class_weight=model.class_weight, several=True)
 
 
 def _elastic_net(model: Any) -> Objective:
     alpha, ratio = _require_at_least("alpha", model.alpha), float(model.l1_ratio)
-    return Objective(
-        loss=Squared(),
-        quadratic=alpha * (1.0 - ratio),
-        absolute=alpha * ratio,
-        scaling="mean",
-        intercept=model.fit_intercept,
-        targets="numbers",
-    )
+    return Objective(Squared(), model.fit_intercept, alpha * (1.0 - ratio), alpha * ratio, scaling="mean")
 
 
 NAMED_LOSSES: dict[str, dict[str, Callable[[], Loss]]] = {
@@ -235,12 +212,7 @@ def _glru_classifier(model: Any) -> Objective:
 
 
 def _glru_regressor(model: Any) -> Objective:
-    return Objective(
-        loss=_find_loss(model.loss, "regression"),
-        **_read_strengths(model),
-        intercept=model.fit_intercept,
-        targets="numbers",
-    )
+    return Objective(_find_loss(model.loss, "regression"), model.fit_intercept, **_read_strengths(model))
 
 
 def _make_generalised(loss_of: Callable[[Any], Loss]) -> Callable[[Any], Objective]:
@@ -248,12 +220,7 @@ def _make_generalised(loss_of: Callable[[Any], Loss]) -> Callable[[Any], Objecti
 
     def objective(model: Any) -> Objective:
         return Objective(
-            loss=loss_of(model),
-            quadratic=_require_at_least("alpha", model.alpha),
-            absolute=0.0,
-            scaling="mean",
-            intercept=model.fit_intercept,
-            targets="numbers",
+            loss_of(model), model.fit_intercept, quadratic=_require_at_least("alpha", model.alpha), scaling="mean"
         )
 
     return objective
@@ -273,6 +240,8 @@ def _tweedie_loss(model: Any) -> Loss:
 
 
 def _find_loss(loss: Any, task: str) -> Loss:
+    if isinstance(loss, str) and loss in LOSSES:
+        loss = LOSSES[loss]()
     if isinstance(loss, Loss):
         if loss.task != task:
             raise ValueError(f"loss must be one for a {task}: {', '.join(NAMED_LOSSES[task])}; got {loss!r}.")
@@ -282,7 +251,7 @@ def _find_loss(loss: Any, task: str) -> Loss:
                 "glru.Problem."
             )
         return loss
-    return NAMED_LOSSES[task][_require_choice("loss", loss, NAMED_LOSSES[task])]()
+    raise ValueError(f"loss must be one of {', '.join(map(repr, NAMED_LOSSES[task]))}; got {loss!r}.")
 
 
 def _read_strengths(model: Any) -> dict[str, Any]:
@@ -309,12 +278,6 @@ def _require_at_least(name: str, value: Any) -> float:
     return number
 
 
-def _require_choice(name: str, value: Any, known: Any) -> str:
-    if value not in known:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}; got {value!r}.")
-    return str(value)
-
-
 def _refuse_positive(known: Callable[[Any], Objective]) -> Callable[[Any], Objective]:
     def objective(model: Any) -> Objective:
         if model.positive:
@@ -324,17 +287,6 @@ def _refuse_positive(known: Callable[[Any], Objective]) -> Callable[[Any], Objec
         return known(model)
 
     return objective
-
-
-def _linear_regression(model: Any) -> Objective:
-    return Objective(
-        loss=Squared(),
-        quadratic=0.0,
-        absolute=0.0,
-        scaling="sum",
-        intercept=model.fit_intercept,
-        targets="numbers",
-    )
 
 
 CHOOSING = {
@@ -399,7 +351,7 @@ def _huber_error(model: Any) -> TypeError:
 OBJECTIVES: dict[str, Callable[[Any], Objective]] = {
     "LogisticRegression": _logistic_regression,
     "LinearSVC": _linear_svc,
-    "LinearRegression": _refuse_positive(_linear_regression),
+    "LinearRegression": _refuse_positive(lambda model: Objective(Squared(), model.fit_intercept)),
     "Ridge": _refuse_positive(_ridge),
     "RidgeClassifier": _refuse_positive(_ridge_classifier),
     "ElasticNet": _refuse_positive(_elastic_net),

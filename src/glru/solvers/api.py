@@ -13,7 +13,7 @@ from glru._options import check_call
 from glru.duality import missing_optimum
 from glru.linalg import calm_blas
 from glru.losses import Hinge, Logistic, SmoothedHinge, SquaredHinge
-from glru.problem import Point, Problem, not_in_memory
+from glru.problem import Point, Problem, not_in_memory, require_problem
 from glru.regions import LocalEllipsoid, has_local
 from glru.regions.class_sums import ClassSums
 from glru.regions.classes import ClassEllipsoid, require_classes
@@ -117,6 +117,7 @@ def solve(
     >>> solution.status, solution.relative_gap <= 1e-9
     ('converged', True)
     """
+    require_problem(problem, "To know how far a fitted estimator is from its optimum, use glru.certify.")
     return warn_if_short(train(problem, tol, solver, start, until, max_iter), tol)
 
 

@@ -248,7 +248,7 @@ def _with_columns(solution: Solution, change: AddColumns) -> Certificate:
         block.absolute_product(np.abs(coef)),
         coef.size,
         columns,
-        problem.penalty.extended(problem.n_columns, penalty, coef.size),
+        problem.penalty.extend(problem.n_columns, penalty, coef.size),
         with_new,
     )
 

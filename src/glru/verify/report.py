@@ -131,7 +131,10 @@ def verify(
     if problem is None:
         problem = result.solution.problem if isinstance(result, After) else getattr(result, "problem", None)
     if not isinstance(problem, Problem):
-        raise TypeError(f"problem must be the glru.Problem of the result; got {type(problem).__name__}.")
+        raise TypeError(
+            f"verify needs a result of this library and its glru.Problem; got a {type(result).__name__} and, as the problem, {type(problem).__name__}. "
+            "Call glru.verify(result, problem)."
+        )
     require("mpmath", "verify", "glru.verify")
     claims = claims_of(result, problem, queries, targets)
     telling = [claim for claim in claims if claim.says_something]
