@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -194,9 +195,62 @@ def make_outcome(
     seconds: dict[str, float],
     honest: dict[str, Any] | None,
 ) -> output.Outcome:
-    """The selection in every output format; ``judging`` are the targets of the rows that judge."""
-    names = job.prepared.names
-    steps: list[dict[str, Any]] = [
+    """The selection in every output format; ``judging`` are the targets of the validation rows."""
+    names, constant = job.prepared.names, None
+    if result.criterion not in INFORMATION:
+        constant = constant_value(result.criterion, judging, left_out=settings["validation_rows"] is None)
+    steps = _list_steps(result, names)
+    values: dict[str, Any] = {
+        "selected": [names[column] for column in result.selected],
+        "certified": result.certified,
+        "interrupted": result.interrupted,
+        "start": {"lower": result.start_value[0], "upper": result.start_value[1]},
+        "n_trainings": result.n_trainings,
+        "nested": honest,
+        "suggestion": suggest(result),
+        "path": steps,
+        "constant_answer": constant,
+    }
+    worth = f"{format_interval(constant, constant)} with the same answer for every row" if constant is not None else ""
+    baseline = [("constant answer", worth)] if worth else []
+    remarks = [("honest error", _describe_honesty(job, honest))]
+    if values["suggestion"]:
+        remarks.append(("suggestion", values["suggestion"]))
+    lines = [
+        *describe(job),
+        *describe_once(job),
+        ("judged by", _describe_judge(job, result, settings["validation_rows"])),
+        *baseline,
+        *_describe_path(job, result),
+        *remarks,
+        *_describe_proof(result),
+        ("time", f"{output.format_duration(seconds['total'])} in all"),
+    ]
+    keys = ("action", "lower", "upper", "n_candidates", "n_trainings", "n_open", "proven")
+    columns = {key: [step[key] for step in steps] for key in keys}
+    columns["features"] = [", ".join(step["features"]) for step in steps]
+    return output.Outcome(
+        "select",
+        f"Stepwise selection of features of {job.prepared.name}",
+        lines,
+        job.facts | {"settings": settings},
+        values,
+        seconds,
+        table=lambda: columns,
+        display=lambda: glru.display.StepwiseDisplay.from_result(result, names),
+        page=lambda: stepwise_page(
+            result,
+            names,
+            job.prepared.name,
+            inputs.make_provenance(job, describe(job)),
+            to_sentences([*baseline, *remarks]),
+        ),
+    )
+
+
+def _list_steps(result: glru.results.StepwiseResult, names: Sequence[str]) -> list[dict[str, Any]]:
+    """The steps of the path for the JSON output."""
+    return [
         {
             "action": step.action,
             "features": [names[column] for column in step.columns],
@@ -211,39 +265,25 @@ def make_outcome(
         }
         for step, proven in zip(result.path, result.proven, strict=True)
     ]
-    values: dict[str, Any] = {
-        "selected": [names[column] for column in result.selected],
-        "certified": result.certified,
-        "interrupted": result.interrupted,
-        "start": {"lower": result.start_value[0], "upper": result.start_value[1]},
-        "n_trainings": result.n_trainings,
-        "nested": honest,
-        "suggestion": suggest(result),
-        "path": steps,
-    }
-    lines = [*describe(job), *describe_once(job)]
-    judged = (
-        f"{settings['validation_rows']:,} validation rows"
-        if settings["validation_rows"] is not None
-        else f"all {job.problem.n_rows:,} rows"
-        if result.criterion in INFORMATION
-        else "leave-one-out"
-    )
-    lines.append(("judged by", f"{NAMES[result.criterion].split(' (')[0].split(' on ')[0]}, {judged}"))
-    constant = None
-    if result.criterion not in INFORMATION:
-        constant = constant_value(result.criterion, judging, left_out=settings["validation_rows"] is None)
-    values["constant_answer"] = constant
-    if constant is not None:
-        worth = f"{format_interval(constant, constant)} with the same answer for every row"
-        lines.append(("constant answer", worth))
-    lines.append(
+
+
+def _describe_judge(job: inputs.Job, result: glru.results.StepwiseResult, n_validation: int | None) -> str:
+    rows = "leave-one-out"
+    if n_validation is not None:
+        rows = f"{n_validation:,} validation rows"
+    elif result.criterion in INFORMATION:
+        rows = f"all {job.problem.n_rows:,} rows"
+    return f"{NAMES[result.criterion].split(' (')[0].split(' on ')[0]}, {rows}"
+
+
+def _describe_path(job: inputs.Job, result: glru.results.StepwiseResult) -> list[tuple[str, str]]:
+    """The start, the first steps, and the features that were selected."""
+    lines = [
         ("start", f"{format_interval(*result.start_value)} with {format_count(_count_start_columns(result), 'column')}")
-    )
+    ]
     for place, step in enumerate(result.path[:PRINTED_STEPS]):
-        what = "stop" if step.action == "stop" else f"{step.action} {name_step(step, names)}"
-        doubt = result.doubt(place)
-        value = format_interval(step.value_lower, step.value_upper)
+        what = "stop" if step.action == "stop" else f"{step.action} {name_step(step, job.prepared.names)}"
+        doubt, value = result.doubt(place), format_interval(step.value_lower, step.value_upper)
         lines.append((what, f"{value} ({doubt})" if doubt else value))
     if len(result.path) > PRINTED_STEPS:
         unproven = result.proven[PRINTED_STEPS:].count(False)
@@ -253,39 +293,20 @@ def make_outcome(
     chosen = [name if count == 1 else f"{name} ({count} levels)" for name, count in levels.items()]
     more = f" and {len(chosen) - PRINTED_NAMES} more" if len(chosen) > PRINTED_NAMES else ""
     lines.append(("selected", f"{format_count(len(chosen), 'feature')}: {', '.join(chosen[:PRINTED_NAMES])}{more}"))
-    remarks = [("honest error", _describe_honesty(job, honest))]
-    if values["suggestion"]:
-        remarks.append(("suggestion", values["suggestion"]))
-    lines += remarks
-    if constant is not None:
-        remarks.insert(0, ("constant answer", worth))
-    candidates = sum(step.n_candidates for step in result.path)
-    lines.append(("trainings", f"{result.n_trainings} of {candidates} candidates"))
+    return lines
+
+
+def _describe_proof(result: glru.results.StepwiseResult) -> list[tuple[str, str]]:
     proof = (
         "every choice is that of training all candidates"
         if result.certified
         else f"{result.n_unproven} of {len(result.path)} choices are not proven"
     )
-    lines.append(("proof", proof + (", up to the interruption" if result.interrupted else "")))
-    lines.append(("time", f"{output.format_duration(seconds['total'])} in all"))
-    columns = {
-        key: [step[key] for step in steps]
-        for key in ("action", "lower", "upper", "n_candidates", "n_trainings", "n_open", "proven")
-    }
-    columns["features"] = [", ".join(step["features"]) for step in steps]
-    return output.Outcome(
-        "select",
-        f"Stepwise selection of features of {job.prepared.name}",
-        lines,
-        job.facts | {"settings": settings},
-        values,
-        seconds,
-        table=lambda: columns,
-        display=lambda: glru.display.StepwiseDisplay.from_result(result, names),
-        page=lambda: stepwise_page(
-            result, names, job.prepared.name, inputs.make_provenance(job, describe(job)), to_sentences(remarks)
-        ),
-    )
+    n_candidates = sum(step.n_candidates for step in result.path)
+    return [
+        ("trainings", f"{result.n_trainings} of {n_candidates} candidates"),
+        ("proof", proof + (", up to the interruption" if result.interrupted else "")),
+    ]
 
 
 def suggest(result: glru.results.StepwiseResult) -> str | None:

@@ -254,68 +254,32 @@ def make_outcome(
 ) -> output.Outcome:
     """The result of the change in every output format."""
     old, bounds, new = scores
-    lower, upper = bounds
-    widths, classes = bounds.width, job.prepared.targets.classes
+    classes, what = job.prepared.targets.classes, describe_change(job, after, settings)
+    outside = None if new is None else float(np.maximum(np.maximum(bounds.lower - new, new - bounds.upper), 0.0).max())
+    counts = None
+    if job.problem.loss.task == "classification":
+        verdicts = verdicts_of(bounds, old)
+        counts = [int(np.sum(verdicts == verdict)) for verdict in (1, -1, 0)]
     values: dict[str, Any] = {
         "queries": bounds.n_rows,
         "gap": after.gap,
         "radius": after.radius,
-        "widths": {"median": float(np.median(widths)), "largest": float(widths.max())},
-        "labels": None,
+        "widths": {"median": float(np.median(bounds.width)), "largest": float(bounds.width.max())},
+        "labels": counts and dict(zip(("unchanged", "changed", "undetermined"), counts, strict=True)),
         "remark": after.remark,
-        "retrained_outside": None,
+        "retrained_outside": outside,
         **compared,
     }
-    what = describe_change(job, after, settings)
-    changed = f"{after.problem.n_rows:,} rows x {after.problem.n_columns:,} columns: {what}"
-    lines = [*describe(job), *describe_once(job), ("changed data", changed)]
-    strange = settings["unknown_categories"]
-    if strange:
-        told = "; ".join(f"{name!r}: {', '.join(map(repr, values[:MOST_PRINTED]))}" for name, values in strange.items())
-        lines.append(
-            ("new in the queries", f"{told} (not in the training data; each counts as none of the known values)")
-        )
-    if after.remark is not None:
-        lines.append(("nothing proven", after.remark))
-    lines += describe_comparison(compared)
-    columns: dict[str, Any] = {"query": names}
-    if not job.problem.loss.several:
-        columns |= {"old_score": old, "score_lower": lower, "score_upper": upper}
-    if job.problem.loss.task == "classification":
-        verdicts = verdicts_of(bounds, old)
-        counts = [int(np.sum(verdicts == verdict)) for verdict in (1, -1, 0)]
-        values["labels"] = dict(zip(("unchanged", "changed", "undetermined"), counts, strict=True))
-        told = (
-            f"{counts[0]:,} of {bounds.n_rows:,} {'queries' if settings['query'] else 'rows'} keep their label, {counts[1]:,} change it"
-            + (f", {counts[2]:,} are open" if counts[2] else "")
-        )
-        lines.append(("labels", told))
-        if job.problem.loss.several:
-            columns |= {
-                "old_class": [(classes or ())[k] for k in predicted(old)],
-                **make_class_columns(classes or (), bounds),
-            }
-        else:
-            columns["class"] = output.name_classes(pair_of(job), bounds.signs)
-            columns |= output.bound_probabilities(job.problem, bounds)
-            columns["label"] = bounds.signs
-        columns["verdict"] = np.select(
-            [verdicts == 1, verdicts == -1], ["unchanged", "changed"], "undetermined"
-        ).tolist()
-    known = f"the retrained coefficients are known to within {after.radius:.3g} of their computed values"
-    lines.append(("certificate", f"{known}; the duality gap is at most {after.gap:.3g}"))
-    lines.append(("score intervals", f"median width {np.median(widths):.3g}, largest {widths.max():.3g}"))
-    if new is not None:
-        if not job.problem.loss.several:
-            columns["retrained_score"] = new
-        outside = float(np.maximum(np.maximum(lower - new, new - upper), 0.0).max())
-        values["retrained_outside"] = outside
-        lines.append(
-            ("retrained", f"scores lie at most {outside:.1g} outside their intervals (the training stops at --tol)")
-        )
-    if after.remark is None:
-        lines.append(("proof", "all of it holds for the exactly retrained model"))
-    lines.append(("time", f"{output.format_duration(seconds['bounds'])} beyond the first training"))
+    lines = [
+        *describe(job),
+        *describe_once(job),
+        ("changed data", f"{after.problem.n_rows:,} rows x {after.problem.n_columns:,} columns: {what}"),
+        *_describe_unknown(settings["unknown_categories"]),
+        *([("nothing proven", after.remark)] if after.remark is not None else []),
+        *describe_comparison(compared),
+        *_describe_proof(after, bounds, counts, outside, "queries" if settings["query"] else "rows"),
+        ("time", f"{output.format_duration(seconds['bounds'])} beyond the first training"),
+    ]
     return output.Outcome(
         "whatif",
         f"The model of {job.prepared.name} after the change",
@@ -323,7 +287,7 @@ def make_outcome(
         job.facts | {"settings": settings},
         values,
         seconds,
-        table=lambda: columns,
+        table=lambda: _make_table(job, names, old, bounds, new),
         display=lambda: (
             glru.display.ConfusionDisplay.from_bounds(bounds, old, classes or (), names)
             if job.problem.loss.several
@@ -341,3 +305,57 @@ def make_outcome(
             what,
         ),
     )
+
+
+def _describe_unknown(values: dict[str, list[str]]) -> list[tuple[str, str]]:
+    """The categories of the queries that the training data does not have."""
+    if not values:
+        return []
+    listed = "; ".join(f"{name!r}: {', '.join(map(repr, found[:MOST_PRINTED]))}" for name, found in values.items())
+    return [("new in the queries", f"{listed} (not in the training data; each counts as none of the known values)")]
+
+
+def _describe_proof(
+    after: glru.results.After, bounds: ScoreBounds, counts: list[int] | None, outside: float | None, rows: str
+) -> list[tuple[str, str]]:
+    """What is proven about labels, coefficients and scores, and how a retrained model compares."""
+    lines = []
+    if counts is not None:
+        still_open = f", {counts[2]:,} are open" if counts[2] else ""
+        text = f"{counts[0]:,} of {bounds.n_rows:,} {rows} keep their label, {counts[1]:,} change it{still_open}"
+        lines.append(("labels", text))
+    known = f"the retrained coefficients are known to within {after.radius:.3g} of their computed values"
+    lines.append(("certificate", f"{known}; the duality gap is at most {after.gap:.3g}"))
+    widths = f"median width {np.median(bounds.width):.3g}, largest {bounds.width.max():.3g}"
+    lines.append(("score intervals", widths))
+    if outside is not None:
+        text = f"scores lie at most {outside:.1g} outside their intervals (the training stops at --tol)"
+        lines.append(("retrained", text))
+    if after.remark is None:
+        lines.append(("proof", "all of it holds for the exactly retrained model"))
+    return lines
+
+
+def _make_table(
+    job: inputs.Job, names: list[str], old: Array, bounds: ScoreBounds, new: Array | None
+) -> dict[str, Any]:
+    """The columns of ``--out``, one entry per query."""
+    classes, loss = job.prepared.targets.classes or (), job.problem.loss
+    columns: dict[str, Any] = {"query": names}
+    if loss.several:
+        columns |= {"old_class": [classes[k] for k in predicted(old)], **make_class_columns(classes, bounds)}
+    else:
+        columns |= {"old_score": old, "score_lower": bounds.lower, "score_upper": bounds.upper}
+    if loss.task == "classification":
+        if not loss.several:
+            columns["class"] = output.name_classes(pair_of(job), bounds.signs)
+            columns |= output.bound_probabilities(job.problem, bounds)
+            columns["label"] = bounds.signs
+        columns["verdict"] = VERDICTS[verdicts_of(bounds, old)].tolist()
+    if new is not None and not loss.several:
+        columns["retrained_score"] = new
+    return columns
+
+
+VERDICTS = np.array(["undetermined", "unchanged", "changed"])
+"""The words for verdicts 0, 1 and -1."""
