@@ -130,7 +130,7 @@ def test_errors():
     result = glru.loocv(problem)
     with pytest.raises(TypeError, match=r"verify takes what glru\.loocv"):
         glru.verify(problem, problem)
-    with pytest.raises(TypeError, match="its glru.Problem"):
+    with pytest.raises(TypeError, match=r"its glru\.Problem"):
         glru.verify(result, result)
     with pytest.raises(ValueError, match="at least 30"):
         glru.verify(result, problem, digits=15)
