@@ -45,6 +45,7 @@ from glru.selection.dof import Freedom, bounds_nearby, freedom_at
 from glru.selection.judge import FoldsJudge, Judge, Pending, Screened, ValidationJudge, ValidationRows, Value
 from glru.selection.moves import Model, Move, MoveList
 from glru.sklearn import adapt, translate_change
+from glru.sklearn.columns import Columns
 from glru.sklearn.estimators.tuned import bound_value
 from glru.solution import Solution
 from glru.solvers import api as solvers
@@ -104,6 +105,7 @@ __all__ = [
     "ClassMetric",
     "ClassRefits",
     "ClassRows",
+    "Columns",
     "Contest",
     "Deletions",
     "DiagonalMetric",

@@ -457,6 +457,12 @@ MUTANTS: dict[str, Mutant] = {
     "refitted-rows-that-cross-kinks-carry-nothing": Mutant(
         "glru.updates.refitted_rows:TallCandidates._piece_depths", result(lambda depths: depths + np.inf), REFITS
     ),
+    "moments-without-a-row-taken-as-exact": Mutant(
+        "glru.sklearn.columns:_compute_moments", inside(gamma=nothing), REFITS
+    ),
+    "moments-with-holes-taken-as-exact": Mutant(
+        "glru.sklearn.columns:Columns._moments_of", inside(gamma=nothing), REFITS
+    ),
     "strengths-that-shrink-carry-nothing": Mutant(
         "glru.updates.refitted_rows:ShrunkStrengths.growth",
         lambda growth: lambda self: np.full(self.filled.size, 1.0 / self.floor),

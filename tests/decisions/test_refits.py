@@ -1,11 +1,23 @@
 """Leave-one-out where leaving out a row changes more than that row: strengths, filled values and class weights of its own."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import scipy.linalg
 
 import glru
-from tests.core import ClassEllipsoid, Refits, TallRefits, WideRefits, certified_bounds, certify, leave_one_out, train
+from tests.core import (
+    ClassEllipsoid,
+    Columns,
+    Refits,
+    TallRefits,
+    WideRefits,
+    certified_bounds,
+    certify,
+    leave_one_out,
+    train,
+)
 
 
 def make_case(rng, wide, loss, scaling, fit_intercept):
@@ -265,6 +277,31 @@ def test_bounds_cover_factors_factors_that_are_off(error):
     for row in (0, 7, 123):
         lower, upper = optimal_bounds(true.problem(problem, row), row)
         assert lower <= found.upper[row] and upper >= found.lower[row]
+
+
+@pytest.mark.parametrize("holes", [False, True])
+@pytest.mark.parametrize("n_rows", [20, 300, 2000])
+def test_moments_without_a_row_err_by_no_more_than_they_say(n_rows, holes):
+    """Sums of few rows, and sums of many rows in blocks, against rational arithmetic."""
+    rng = np.random.default_rng(n_rows)
+    X = np.exp(rng.normal(size=(n_rows, 3)) * [0.1, 1.0, 3.0])
+    X[:, 1] += 100.0
+    if holes:
+        X[rng.random(X.shape) < 0.1] = np.nan
+    mean, variance, mean_error, error = Columns(X, X).full().moments
+    off = np.zeros(2)
+    for column in range(3):
+        known = [Fraction(x) for x in X[~np.isnan(X[:, column]), column]]
+        total, squares = sum(known), sum(x * x for x in known)
+        for row in rng.choice(n_rows, 20, replace=False):
+            own = Fraction(0) if np.isnan(X[row, column]) else Fraction(X[row, column])
+            count = len(known) - (not np.isnan(X[row, column]))
+            exact = (total - own) / count
+            spread = (squares - own * own) / count - exact * exact
+            wrong = abs(Fraction(mean[row, column]) - exact), abs(Fraction(variance[row, column]) - spread)
+            assert wrong[0] <= mean_error[0, column] and wrong[1] <= error[0, column]
+            off = np.maximum(off, [float(wrong[1]) / float(spread), float(error[0, column]) / float(spread)])
+    assert off[0] > 0.0 and off[1] < 2e-12
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.05], ids=["lasso", "elastic net"])

@@ -11,6 +11,7 @@ sums without one term, or order statistics without one value.
 With splits instead of single rows, ``i`` counts the splits, and each statistic is that of a split's train rows.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -35,6 +36,9 @@ VARIED = 1e-9
 
 MOST_ENTRIES = 50_000_000
 """Sparse columns with more entries than this, zeros included, are not made dense."""
+
+FEW_ROWS = 256
+"""Rows up to which columns are summed without blocks, which have a cost of their own."""
 
 CHUNK = 1 << 14
 """Entries that are worked on at a time."""
@@ -116,7 +120,7 @@ class Columns:
     def _sums(self, entries: NDArray[Any]) -> Array:
         """The sums of each column without each row, or over the train rows of each split."""
         if self.splits is None:
-            return np.asarray(entries.sum(axis=0) - entries, dtype=np.float64)
+            return np.asarray(sum_columns(entries) - entries, dtype=np.float64)
         counts = np.array([np.bincount(train, minlength=entries.shape[0]) for train, _ in self.splits])
         return np.asarray(counts.astype(np.float64) @ entries)
 
@@ -192,7 +196,8 @@ class Columns:
         """The moments of some columns."""
         assert self.values is not None
         values, missing, fill_error = self.values[:, columns], self.missing[:, columns], self.fill_error[:, columns]
-        n_rows, q, counts = values.shape[0], self.n_filled[:, columns], self.n_values[:, columns]
+        depth = values.shape[0] if self.splits is not None else sum_depth(values.shape[0])
+        q, counts = self.n_filled[:, columns], self.n_values[:, columns]
         centre = np.nanmean(values, axis=0, keepdims=True)
         c = np.where(missing, 0.0, values - centre)
         n = np.where(counts + q > 0, counts + q, np.nan)
@@ -201,9 +206,9 @@ class Columns:
         variance = np.maximum(sums / n - mean * mean, 0.0)
         # The sum of squares errs by gamma of it; so does the squared mean, since (sum |c|)^2 is at most n times the squares.
         squares = np.square(c).max(axis=0) + sums
-        error = 4.0 * gamma(2 * n_rows + 8) * squares / n + 2.0 * fill_error * (np.abs(e) + np.abs(mean))
+        error = 4.0 * gamma(2 * depth + 8) * squares / n + 2.0 * fill_error * (np.abs(e) + np.abs(mean))
         size = np.abs(c).max(axis=0) + self._sums(np.abs(c)) + q * np.abs(e)
-        mean_error = gamma(2 * n_rows + 8) * size / n + fill_error + UNIT * np.abs(centre + mean)
+        mean_error = gamma(2 * depth + 8) * size / n + fill_error + UNIT * np.abs(centre + mean)
         return centre + mean, variance, largest_of(mean_error), largest_of(error)
 
     @cached_property
@@ -304,18 +309,31 @@ def _compute_moments(values: Array, mean: Array, variance: Array) -> tuple[Array
     np.subtract(values, centre, out=mean)
     np.multiply(mean, mean, out=variance)
     largest = np.maximum(mean.max(axis=0, keepdims=True), -mean.min(axis=0, keepdims=True))
-    total, unit = variance.sum(axis=0, keepdims=True), gamma(2 * n_rows + 8)
+    total, unit = sum_columns(variance)[None, :], gamma(2 * sum_depth(n_rows) + 8)
     error = 4.0 * unit * (largest * largest + total) / (n_rows - 1)
     # The sum of absolute values is at most the root of that of the squares times the number of rows.
     sizes = largest + np.sqrt(n_rows * total) * (1.0 + unit)
     mean_error = unit * sizes / (n_rows - 1) + UNIT * (np.abs(centre) + largest)
-    for part, whole in ((mean, mean.sum(axis=0)), (variance, total[0])):
+    for part, whole in ((mean, sum_columns(mean)), (variance, total[0])):
         np.subtract(whole, part, out=part)
         part /= n_rows - 1
     variance -= np.square(mean)
     np.maximum(variance, 0.0, out=variance)
     mean += centre
     return mean_error, error
+
+
+def sum_columns(entries: NDArray[Any]) -> NDArray[Any]:
+    """The sums of columns, of many rows in blocks, so that each entry passes through :func:`sum_depth` additions at most."""
+    n_rows = entries.shape[0]
+    if n_rows <= FEW_ROWS or entries.dtype == bool:
+        return np.asarray(entries.sum(axis=0))
+    return np.asarray(np.add.reduceat(entries, np.arange(0, n_rows, math.isqrt(n_rows)), axis=0).sum(axis=0))
+
+
+def sum_depth(n_rows: int) -> int:
+    """At least the additions that an entry passes through in :func:`sum_columns`."""
+    return n_rows if n_rows <= FEW_ROWS else 2 * math.isqrt(n_rows) + 3
 
 
 def split_columns(array: Array) -> Iterator[slice]:

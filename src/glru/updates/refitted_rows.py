@@ -229,6 +229,11 @@ class TallRefits:
         largest = 1.0 if factors is None else float(factors.max()) * (1.0 + FEW + self.refits.error)
         return Gradients(self.problem, self.family.base.metric, self.family.point, self.family.largest_error, largest)
 
+    @property
+    def factor_error(self) -> float:
+        """At least the relative error of a class factor."""
+        return 0.0 if self.refits.class_factors is None else self.refits.error
+
     @cached_property
     def curved_lengths(self) -> tuple[float, float]:
         """At least ``(sum_k s_k h_k |x_k|^2)^(1/2)`` and ``(sum_k s_k h_k)^(1/2)``, times the largest factor of a weight."""
@@ -716,7 +721,7 @@ class TallCandidates:
         slack = (
             sizes
             * (1.0 + gamma(problem.n_rows + 16))
-            * (owner.fill_sums[1] + owner.refits.error * (known.slope_norm + owner.fill_sums[0]))
+            * (owner.fill_sums[1] + owner.factor_error * (known.slope_norm + owner.fill_sums[0]))
         )
         # The metric is at least the penalty's: |Lam v| <= |Lam^(1/2) v| in its inverse.
         factors = (
