@@ -48,6 +48,16 @@ def test_models_and_held_out_intervals_hold_the_retrained_ones(seed, tmp_path):
             assert result.labels[row] == problem.classes[int(np.argmax(scores))]
 
 
+def test_a_block_without_weights(tmp_path):
+    problem = dense(problems(300))
+    weight = np.where(np.arange(problem.n_rows) < problem.n_rows // 2, 0.0, 1.0)
+    problem = problem.derive(sample_weight=weight)
+    result = glru.loocv(in_blocks(tmp_path, problem, n_blocks=4))
+    for row in (0, problem.n_rows - 1):
+        _, scores, _ = retrained_without(problem, row, packed(glru.solve(problem)))
+        assert np.all((result.bounds.lower[row] <= scores) & (scores <= result.bounds.upper[row]))
+
+
 @pytest.mark.parametrize("seed", range(320, 326))
 def test_the_family_of_blocks_holds_scores_and_leads(seed, tmp_path):
     problem, rng = dense(problems(seed)), np.random.default_rng(seed)

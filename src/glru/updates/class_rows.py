@@ -91,14 +91,16 @@ class ClassRows:
 
     def __init__(self, problem: Problem, start: Point | ClassBase) -> None:
         assert isinstance(problem.loss, Multinomial)
-        self.problem, self.loss, self.totals = problem, problem.loss, problem.totals
+        self.problem, self.loss = problem, problem.loss
         self.factors, self.converged, self.usable = removal_factors(problem), False, False
         if isinstance(start, ClassBase):
             self._cover(start.middle)
             self.covered &= (self.factors >= start.least) & (self.factors <= start.most)
+            # Sums over all rows: those of a block may have no weight.
             self.totals, self.usable = start.totals, start.eta < MOST_ETA
             self._set(start, ClassValues.at(problem, unpacked(start.model, problem.fit_intercept)))
             return
+        self.totals = problem.totals
         finite = self.factors[np.isfinite(self.factors) & (problem.weights > 0.0)]
         self._cover(float(np.median(finite)) if finite.size else 1.0)
         with np.errstate(all="ignore"):
