@@ -24,13 +24,13 @@ from glru.losses import Loss, ProximalHinge
 from glru.metric import columns as metrics
 from glru.metric.classes import ClassMetric
 from glru.metric.columns import DiagonalMetric, column_metric
-from glru.metric.rows import RowMetric, RowSide
+from glru.metric.rows import RowMetric, RowSide, uses_rows
 from glru.model_selection import checkpoint
 from glru.model_selection.loocv import leave_one_out
 from glru.model_selection.splits import split_rows
 from glru.penalties import Penalty
 from glru.problem import Point, Problem
-from glru.refine import certified_bounds, grid_bounds, newton_ellipsoids, row_ellipsoids
+from glru.refine import certified_bounds, follows_rows, grid_bounds, newton_ellipsoids, row_ellipsoids
 from glru.regions import DualBox, LocalEllipsoid, PrimalBall, has_local, regions_of, score_bounds
 from glru.regions.classes import ClassBall, ClassEllipsoid, widen_queries
 from glru.regions.gap import centers, linear_range
@@ -193,6 +193,7 @@ __all__ = [
     "feasible_dual",
     "feasible_moves",
     "find_criterion",
+    "follows_rows",
     "freedom_at",
     "gamma",
     "grid_bounds",
@@ -262,6 +263,7 @@ __all__ = [
     "train",
     "translate_change",
     "unbounded",
+    "uses_rows",
     "weighted_norm",
     "weighted_sum",
     "whole_gradient",

@@ -30,6 +30,7 @@ from tests.core import (
     Folds,
     HingeRows,
     LocalColumns,
+    LocalEllipsoid,
     LocalRows,
     Point,
     SmoothColumns,
@@ -44,11 +45,13 @@ from tests.core import (
     centred_bounds,
     certify,
     feasible_dual,
+    follows_rows,
     has_ascent,
     has_carried,
     has_centred,
     has_chords,
     has_folds,
+    has_local,
     has_local_columns,
     has_local_rows,
     has_newton_rows,
@@ -63,6 +66,7 @@ from tests.core import (
     regions_of,
     removal_factors,
     second_order_bounds,
+    uses_rows,
     wide_rows,
 )
 
@@ -136,11 +140,21 @@ def points(random: np.random.Generator) -> Iterator[Answer]:
         regions = regions_of(certify(problem, point), problem.fit_intercept)
         queries = some_queries(random, problem)
         exact = truth.scores(queries)
-        for region in regions:
-            name = type(region).__name__
+        for name, region in [
+            *((type(region).__name__, region) for region in regions),
+            *_stepped(problem, solution, point),
+        ]:
             yield f"{name}: scores", exact, *region.score_bounds(as_matrix(queries))
             yield f"{name}: coefficients", list(zip(truth.coef, truth.doubts[:-1], strict=True)), *region.coef_bounds()
             yield f"{name}: intercept", [(truth.intercept, truth.doubts[-1])], *region.intercept_bounds()
+
+
+def _stepped(problem: glru.Problem, solution: glru.Solution, point: Point) -> Iterator[tuple[str, Any]]:
+    """Ellipsoids of wide data on the way from a point, or that of another point in the metric of the first."""
+    if follows_rows(problem):
+        yield from (("RowEllipsoid", region) for region in islice(newton_ellipsoids(problem, point), 8))
+    elif has_local(problem) and not uses_rows(problem):
+        yield "LocalEllipsoid, carried", LocalEllipsoid.at(problem, point).carry_to(solution.point)
 
 
 def some_queries(random: np.random.Generator, problem: glru.Problem) -> np.ndarray:
