@@ -57,6 +57,9 @@ SHORT_ROW = 0.005
 CHORDS = 2
 """Steps of models with one score per class that share a Hessian in any case; further ones while they leave less than ``CONVERGING``."""
 
+STALLED = 0.9
+"""A full Newton step near the optimum that leaves more of the gradient's norm than this has met its rounding."""
+
 CONVERGING = 0.1
 """Where a Newton step has left less than this share of the gradient's norm, the next one is taken in full without a look at the objective."""
 
@@ -139,6 +142,7 @@ def refine(
     names: Collection[str] = EVERY,
     certificate: Certificate | None = None,
     budget: Budget = UNLIMITED,
+    stepped: bool = False,
 ) -> Refined:
     """Bounds of the scores of some queries under the optimum of a problem.
 
@@ -158,9 +162,11 @@ def refine(
         The certificate of the point, if it is known: it is asked first.
     budget : Budget, default=UNLIMITED
         When it is spent, what is known by then is returned.
+    stepped : bool, default=False
+        Whether steps under the local certificate alone were made from the point already.
     """
     work = Refinement(problem, queries, decided, names, budget)
-    stage = work.newton(point, certificate) if "local" in names else work.carry(point, certificate)
+    stage = work.newton(point, certificate, stepped) if "local" in names else work.carry(point, certificate)
     if stage is None and not problem.in_memory:
         # The steps went on while bounds got better: a training in passes would prove no more.
         stage = "refine"
@@ -236,10 +242,10 @@ class Refinement:
         problem = self.problem
         return problem.fit_intercept or problem.penalty.strong_convexity == 0.0 or problem.n_rows >= problem.n_columns
 
-    def newton(self, point: Point, certificate: Certificate | None = None) -> str | None:
+    def newton(self, point: Point, certificate: Certificate | None = None, stepped: bool = False) -> str | None:
         """Newton steps from a point, each followed by its certificate; the stage that decided the bounds, or None.
 
-        Of rows in blocks there is the local certificate alone, and each step is a pass over the data.
+        ``stepped``: those under the local certificate alone were made before. Of rows in blocks there is the local certificate alone, and each step is a pass over the data.
         """
         problem = self.problem
         if not problem.in_memory:
@@ -248,15 +254,15 @@ class Refinement:
             stage = self.product_steps(point)
             if stage is not None:
                 return stage
-        elif "local" in self.names and has_local(problem):
+        elif "local" in self.names and has_local(problem) and not stepped:
             stage = self.local_steps(point)
             if stage is not None:
                 return stage
         if self.carry(point, certificate) is not None:
             return "carry"
-        before, stepped = np.inf, point
+        before, here = np.inf, point
         for step in range(NEWTON_STEPS if self.steppable else 0):
-            candidate = newton_candidate(problem, stepped)
+            candidate = newton_candidate(problem, here)
             better = candidate.gap < 0.5 * before
             last = step + 1 == NEWTON_STEPS
             if self.take(candidate, self._thorough or last or not better):
@@ -264,9 +270,9 @@ class Refinement:
                 return "newton" if step == 0 else "refine"
             if not better:
                 break
-            stepped, before = candidate.point, candidate.gap
+            here, before = candidate.point, candidate.gap
         # Full Newton steps may end farther from the optimum than they began.
-        self.point = min(point, stepped, key=lambda p: _gap(problem, p))
+        self.point = min(point, here, key=lambda p: _gap(problem, p))
         return None
 
     def local_steps(self, point: Point, dual: bool = True) -> str | None:
@@ -432,7 +438,7 @@ def column_ellipsoids(problem: Problem, start: Point | LocalEllipsoid) -> Iterat
         if not np.isfinite(region.nu):
             return
         # Far from the optimum the norm may rise, in a metric that changes, while the objective falls.
-        risen = length == 1.0 and not region.nu < before
+        risen = length == 1.0 and not region.nu < STALLED * before
         if risen and (not problem.in_memory or np.isfinite(region.radius)):
             return
         # Where a step has left a tenth, the next one converges quadratically.
@@ -725,20 +731,17 @@ def _stepped_bounds(
     first = problems[0]
     free, size = first.fit_intercept, first.n_columns + int(first.fit_intercept)
     moved: Array | None = None
+    central = (np.zeros(size) if start is None else np.append(start.coef, [start.intercept] * int(free)))[:, None]
     for place, (problem, mine) in enumerate(zip(problems, folds, strict=True)):
         # Newton steps find the models of a quadratic objective from anywhere; others start at the model of all rows.
-        if first.loss.self_concordance == 0.0:
-            central = np.zeros(size)
-        else:
-            if start is None or place > 0:
-                start = train(problem, FOLD_START, start=start, budget=budget).point
-            central = np.append(start.coef, [start.intercept] * int(free))
-        # Under the next penalties folds differ from the model of all rows about as much as under the last one.
-        begins = central[:, None] if moved is None else central[:, None] + moved
         family = Folds(first, mine)
+        if first.loss.self_concordance != 0.0 and (start is None or place > 0):
+            central = family.find_common(central, budget)
+        # Under the next penalties folds differ from the model of all rows about as much as under the last one.
+        begins = central if moved is None else central + moved
         # With several penalties most labels tell which of them may win.
         found, models = family.bounds(begins, tests, decided, budget, 0.0 if len(problems) == 1 else SPARED)
-        moved = models - central[:, None]
+        moved = models - central
         moved = moved if np.all(np.isfinite(moved)) else None
         steps = _Steps(family, problem, mine, tests, decided, budget, found, np.where(np.isfinite(models), models, 0.0))
         for k, bounds in enumerate(found):
@@ -898,7 +901,8 @@ def single_fold_bounds(
             done = decided(near.lower, near.upper) or not budget.spent
             return (near.lower, near.upper), "refine" if done else "undetermined"
     queries = problem.matrix[test]
-    if has_local(problem) and not (uses_rows(problem) or has_products(problem)):
+    stepped = has_local(problem) and not (uses_rows(problem) or has_products(problem))
+    if stepped:
         steps = Refinement(problem, queries, narrow, budget=budget)
         stage = steps.local_steps(start, dual=False)
         if decided(*steps.found):
@@ -909,7 +913,7 @@ def single_fold_bounds(
             return proven, "newton"
     dual = dual_of(problem, problem.scores(start.coef, start.intercept)) if start.dual is None else start.dual
     point = Point(start.coef, start.intercept, duality.feasible_dual(problem, dual))
-    found = refine(problem, point, queries, decided, budget=budget)
+    found = refine(problem, point, queries, decided, budget=budget, stepped=stepped)
     if budget.spent and not decided(found.lower, found.upper):
         return (found.lower, found.upper), "undetermined"
     closer = Refinement(problem, queries, narrow, budget=budget, found=(found.lower, found.upper))

@@ -100,6 +100,8 @@ def hostile(kind):
         X[:, 1], X[20:] = X[:, 0], X[:20]
     elif kind == "sparse and wide":
         X = sp.csr_array(np.where(rng.random((40, 120)) < 0.1, rng.normal(size=(40, 120)), 0.0))
+    elif kind == "dense and wide":
+        X, options["penalty"] = rng.normal(size=(40, 120)) + np.arange(120.0), glru.L2(1e-2)
     elif kind == "strengths":
         options["penalty"] = glru.L2(np.array([0.1, 1.0, 10.0, 1.0, 1.0]))
     elif kind == "squared hinge":
@@ -109,7 +111,7 @@ def hostile(kind):
 
 @pytest.mark.parametrize(
     "kind",
-    ["units", "separable", "huge row", "duplicates", "sparse and wide", "strengths", "squared hinge"],
+    ["units", "separable", "huge row", "duplicates", "sparse and wide", "dense and wide", "strengths", "squared hinge"],
 )
 def test_folds_stepped_together(kind):
     problem = hostile(kind)
@@ -121,6 +123,37 @@ def test_folds_stepped_together(kind):
             decided = result.bounds.decided if width is None else result.bounds.width <= width
             assert np.all(decided | (np.abs(scores) <= off))
             assert result.n_trainings == 0
+
+
+@pytest.mark.parametrize("factored", [True, False])
+def test_folds_by_products(monkeypatch, factored):
+    """Columns too many for Hessians: conjugate gradients, with a factor as their preconditioner or without."""
+    monkeypatch.setattr("glru.updates.folds.FACTOR_PRODUCTS", 0.0 if factored else np.inf)
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(240, 160)) * 10.0 ** rng.uniform(-2.0, 2.0, 160)
+    problem = glru.Problem(X, X @ rng.normal(size=160) > 0.0, penalty=glru.L2(1e-3), fit_intercept=True)
+    result = glru.cross_val_predict(problem, cv=KFold(3), width=1e-6)
+    assert_right(problem, result, splits_of(problem, KFold(3), None))
+    assert np.all(result.bounds.width <= 1e-6)
+
+
+def test_gradients_of_folds_err_by_less_than_stated():
+    """Scores that are differences of large numbers: in long doubles."""
+    problem, rng = hostile("plain").derive(fit_intercept=False), np.random.default_rng(3)
+    X = problem.X.copy()
+    X[:, 1] = X[:, 0] * (1.0 + 1e-7 * rng.normal(size=40))
+    problem = problem.derive(X=X)
+    folds = Folds(problem, [problem])
+    for size in (1.0, 1e3, 1e6):
+        coef = np.array([size, -size, 1.0, -2.0, 0.5])[:, None]
+        place, data = folds.at(coef, np.arange(1)), folds.matrix.dense().astype(np.longdouble)
+        y, weights = folds.y[:, 0].astype(np.longdouble), folds.weights[:, 0].astype(np.longdouble)
+        slopes = -y / (1.0 + np.exp(y * (data @ coef[:, 0].astype(np.longdouble))))
+        exact = (weights * slopes) @ data + folds.strengths[:, 0] * coef[:, 0].astype(np.longdouble)
+        off = np.abs(place.gradient[:, 0] - exact)
+        assert np.all(off <= folds.gradient_errors(place, np.arange(1))[:, 0])
+    # The errors of the slopes are what matters here.
+    assert off.max() > 100.0 * np.finfo(float).eps * np.sqrt(place.square[0]) * folds.column_norms.max()
 
 
 def never(lower, upper):

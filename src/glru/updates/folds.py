@@ -1,10 +1,11 @@
 r"""Models of the same rows and columns under several weights at once: the folds of a cross-validation.
 
 All models are stepped together, one column each: their scores are one product with the data and so are their gradients. (With few columns and a self-concordant
-loss that is done by :mod:`glru.updates.chord_folds`.) They start from one model, that of all rows, where the Hessians of all folds cost one together: rows that all folds weigh alike form a
-block, and a fold's Hessian is a weighted sum of the blocks' Gram matrices. Steps are those of L-BFGS with these Hessians
-(:class:`Factors`), which are formed again, each at its own model, only where that is cheaper than the steps it saves. Where there are too many
-columns for a Hessian, Newton steps are found by conjugate gradients for all folds at once (:class:`Products`).
+loss that is done by :mod:`glru.updates.chord_folds`.) They start from one model, that of their mean weights (:meth:`Folds.find_common`). Newton steps are found by conjugate
+gradients for all folds at once, in single precision (:class:`Products`); where these take many products, a factor of one Hessian preconditions all of them.
+With few columns, or the squared loss, Hessians of all folds are formed (:class:`Factors`), which cost one together at a common model: rows that all folds weigh alike form a
+block, and a fold's Hessian is a weighted sum of the blocks' Gram matrices. Steps are then those of L-BFGS with these Hessians, which are formed again, each at its own model, only where
+that is cheaper than the steps it saves.
 
 What is certified is the gradient of a model that is written down in full. Curvatures :math:`\hat d` that were computed at other
 scores are within :math:`e^{\pm\rho}` of those at the model, :math:`\rho` the distance of the scores times the loss's constant: the
@@ -22,12 +23,13 @@ Without an intercept :math:`H \ge \Lambda` is strong convexity, and the radius i
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
+from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs, spotrf, spotrs
 
 from glru._budget import UNLIMITED, Budget
 from glru.bounds import Bounds, intersect, unbounded, widen
@@ -44,12 +46,18 @@ Mask = NDArray[np.bool_]
 MOST_STEPS = 60
 """Steps of all models together."""
 
+STEEP, MOST_TRIALS, LONGEST = 0.2, 12, 16.0
+"""The share of the first slope that ends a search along a step, the lengths that are tried, and the longest one."""
+
+NEAR = 0.3
+"""The common model is near enough where its gradient is at most this share of the folds' gradients there."""
+
 CLOSE = 1e-7
 """A gradient's norm, as a share of the root of the losses' squared slopes, below which its descent is no guide to the length of a step."""
 
-LARGEST, SMALL, MOST_COLUMNS = 2000, 150, 800
-"""Folds of dense data with more columns are not stepped together; Hessians of so many columns cost little, and of so many, roughly, as much as the products
-that they save: see :func:`forms_hessians`."""
+WIDEST, SMALL, MOST_COLUMNS = 10, 150, 800
+"""Folds of dense data with more columns per row are left to the row side; Hessians of so many columns cost little, and of so many, roughly, as much as the
+products that they save: see :func:`forms_hessians`."""
 
 STEP_OVERHEAD, FOLD_OVERHEAD, FACTOR_OVERHEAD, METRIC_OVERHEAD = 8e5, 6e4, 1e5, 5e5
 """What calls cost beside their arithmetic, in nanoseconds: of a step, for each fold of it, of a factor of one fold, and of a proof by that."""
@@ -69,6 +77,13 @@ N_HARDEST, SHARES = 16, (0.1, 1e-2, 1e-3, 1e-5, 1e-8)
 CHUNK = 1 << 13
 """Scores that are worked on at a time, so that what is made of them stays in the cache."""
 
+FEW_MODELS, CACHED, PANEL = 6, 1 << 21, 1 << 18
+"""Products of so many models with dense data are faster one by one where it has at most so many entries; and entries of rows that stay in the cache between
+two of them."""
+
+FACTOR_PRODUCTS = 0.1
+"""The Gram matrix of all rows costs as much as so many products of one model for each column; its factor that, times the columns over the rows."""
+
 INEXACT, MOST_PRODUCTS = 0.1, 200
 """What conjugate gradients may leave of a gradient, and how many products they take at most."""
 
@@ -76,25 +91,26 @@ INEXACT, MOST_PRODUCTS = 0.1, 200
 def has_folds(problem: Problem) -> bool:
     """Whether the models of several folds are found and certified together.
 
-    A smooth loss, a penalty with squares on every column, and columns few enough for a Hessian or sparse; with an intercept a
-    self-concordant loss.
+    A smooth loss and a penalty with squares on every column; with an intercept a self-concordant loss. Dense data may be wider than tall where the loss has
+    third derivatives: others are left to the row side, where least squares have a closed form.
     """
     if problem.loss.several or not (problem.in_memory and problem.arrays.stable and problem.penalty.smooth):
         return False
     certified = problem.loss.self_concordance is not None or not problem.fit_intercept
-    few = problem.n_columns > 0 and (problem.is_sparse or problem.n_columns <= min(problem.n_rows, LARGEST))
+    widest = WIDEST if problem.loss.self_concordance else 1
+    few = problem.n_columns > 0 and (problem.is_sparse or problem.n_columns <= widest * problem.n_rows)
     return certified and few and np.isfinite(problem.loss.smoothness) and problem.penalty.strong_convexity > 0.0
 
 
-def forms_hessians(n_rows: int, n_columns: int) -> bool:
-    """Whether Hessians over the columns are formed.
+def forms_hessians(n_rows: int, n_columns: int, quadratic: bool) -> bool:
+    """Whether Hessians over the columns are formed; ``quadratic``: they are the same everywhere, so that one step ends at the optimum.
 
-    The Gram matrix of all rows and the factors of five folds cost about ``p (1 + 1.7 p / n) / 31`` products of the folds with dense data; conjugate
-    gradients take about 25. Where rows are less than twice as many as columns they take less time down to strengths of 1e-8.
+    The Gram matrix of all rows and the factors of five folds cost about ``p (1 + 1.7 p / n) / 31`` products of the folds with dense data, less than conjugate
+    gradients take to the optimum of least squares. Other losses need several steps, for which products in single precision are cheaper.
     """
     if n_columns <= SMALL:
         return n_columns <= n_rows
-    return 2 * n_columns <= n_rows and n_columns * (1.0 + 1.7 * n_columns / n_rows) <= MOST_COLUMNS
+    return quadratic and 2 * n_columns <= n_rows and n_columns * (1.0 + 1.7 * n_columns / n_rows) <= MOST_COLUMNS
 
 
 @final
@@ -173,11 +189,6 @@ class Place:
         """The models of some of the folds."""
         vectors = (self.coef[:, kept], self.scores[:, kept], self.gradient[:, kept])
         return Place(*vectors, self.square[kept], self.lengths[kept], self.shifts[kept], self.fresh[kept])
-
-    def put(self, which: Rows, other: "Place") -> None:
-        """Take some of the folds' models from elsewhere."""
-        for name in ("coef", "scores", "gradient", "square", "lengths", "shifts", "fresh"):
-            getattr(self, name)[..., which] = getattr(other, name)
 
 
 @final
@@ -292,50 +303,85 @@ class Factors:
 
 @final
 class Products:
-    """Newton steps of all folds by conjugate gradients, where there are too many columns for a Hessian."""
+    """Newton steps of all folds by conjugate gradients, where there are too many columns for a Hessian.
+
+    Nothing is proven of a step, so that its products are made in single precision, with columns of norm 1.
+    """
 
     failed = False
 
     def __init__(self, folds: "Folds", scores: Array, columns: Rows, inexact: float) -> None:
-        self.folds, self.inexact = folds, inexact
-        self.weighted = folds.weigh_curvatures(scores, columns)
-        self.strengths = folds.strengths_of(columns)
-        self.diagonal = folds.matrix.squared_column_norms(self.weighted.mean(axis=1))[:, None] + self.strengths
-        self.reference = folds.reference(scores, self.weighted)
+        self.folds, self.inexact, self.scores = folds, inexact, scores
+        self.curvatures = weighted = folds.weigh_curvatures(scores, columns)
+        units = folds.units[:, None]
+        self.strengths = np.asfortranarray((folds.strengths_of(columns) * units**2).astype(np.float32))
+        # The mean curvature stands for all: a look at every entry would cost as much as a product.
+        shares = weighted.sum(axis=0) / folds.common.sum()
+        self.diagonal = np.asfortranarray((shares + folds.strengths_of(columns) * units**2).astype(np.float32))
+        self.weighted = weighted.astype(np.float32)
+        folds.renew_factor(self.weighted.mean(axis=1), self.strengths.mean(axis=1))
+
+    @cached_property
+    def reference(self) -> Reference:
+        """The reference of the curvatures."""
+        return self.folds.reference(self.scores, self.curvatures)
 
     def keep(self, kept: Mask) -> None:
         """Go on with some of the folds."""
         self.reference, self.weighted = self.reference.take(kept), self.weighted[:, kept]
+        self.diagonal = self.diagonal[:, kept]
         if self.strengths.shape[1] > 1:
-            self.strengths, self.diagonal = self.strengths[:, kept], self.diagonal[:, kept]
+            self.strengths = self.strengths[:, kept]
 
     def remember(self, step: Array, change: Array) -> None:
         """Nothing is kept of a step."""
 
     def lengths(self, gradients: Array) -> Array:
         """Norms of gradients in the inverse of the Hessian's diagonal."""
-        return np.sqrt(np.einsum("ij,ij->j", gradients, gradients / self.diagonal))
+        scaled = gradients * self.folds.units[:, None]
+        return np.sqrt(np.einsum("ij,ij->j", scaled, scaled / self.diagonal))
 
     def direction(self, gradient: Array) -> Array:
         """``-H^-1`` times the gradients, up to the share of them that is left."""
+        units, sizes = self.folds.units[:, None], self.lengths(gradient)
+        sizes = np.where((sizes > 0.0) & np.isfinite(sizes), sizes, 1.0)
         # One fold behind the other in memory: numbers per fold then meet long vectors.
-        folds, left = self.folds, np.asfortranarray(-gradient)
-        found, ahead = np.zeros_like(left), left / self.diagonal
+        left = np.asfortranarray((-gradient * units / sizes).astype(np.float32))
+        found: Array = self._solve(left) * (units * sizes)
+        return found
+
+    def _solve(self, left: Any) -> Any:
+        """Conjugate gradients from zero; models that are done are left out once they are many."""
+        diagonal, strengths, weighted, factor = self.diagonal, self.strengths, self.weighted, self.folds.factor
+
+        def condition(residual: Any) -> Any:
+            return residual / diagonal if factor is None else spotrs(factor, residual, lower=1)[0]
+
+        found, ahead, which = np.zeros_like(left), condition(left), np.arange(left.shape[1])
         size = np.einsum("ij,ij->j", left, ahead)
         step, goal = ahead.copy(order="F"), self.inexact**2 * size
+        product = self.folds.curvature_product(weighted)
         for _ in range(MOST_PRODUCTS):
-            image = np.asfortranarray(folds.back(self.weighted * folds.forward(step)))
-            image += self.strengths * step
-            curvature = np.einsum("ij,ij->j", step, image)
-            length = np.divide(size, curvature, out=np.zeros_like(size), where=(size > goal) & (curvature > 0.0))
-            if not length.any():
+            going = size > goal
+            if not going.any():
                 break
-            found += length * step
+            if 4 * np.count_nonzero(going) <= 3 * going.size:
+                which, size, goal, weighted = which[going], size[going], goal[going], weighted[:, going]
+                left, step, diagonal = (np.asfortranarray(part[:, going]) for part in (left, step, diagonal))
+                strengths = strengths if strengths.shape[1] == 1 else strengths[:, going]
+                product = self.folds.curvature_product(weighted)
+                continue
+            image = product(step)
+            image += strengths * step
+            curvature = np.einsum("ij,ij->j", step, image)
+            length = np.divide(size, curvature, out=np.zeros_like(size), where=going & (curvature > 0.0))
+            found[:, which] += length * step
             image *= length
             left -= image
-            np.divide(left, self.diagonal, out=ahead)
-            before, size = size, np.where(length > 0.0, np.einsum("ij,ij->j", left, ahead), size)
-            step = step * np.divide(size, before, out=np.zeros_like(size), where=before > 0.0)
+            ahead = condition(left)
+            self.folds.n_products += which.size
+            before, size = size, np.where(length > 0.0, np.einsum("ij,ij->j", left, ahead), 0.0)
+            step *= np.divide(size, before, out=np.zeros_like(size), where=before > 0.0)
             step += ahead
         return found
 
@@ -353,9 +399,13 @@ class Folds:
     """
 
     def __init__(self, problem: Problem, folds: Sequence[Problem]) -> None:
-        weights = np.column_stack([fold.weights for fold in folds])
-        strengths = np.column_stack([fold.quadratic for fold in folds])
-        if np.all(strengths == strengths[:, :1]):
+        # The mean of all folds is the last one.
+        weights, strengths = (
+            np.column_stack([*parts, np.mean(parts, axis=0)])
+            for parts in ([fold.weights for fold in folds], [fold.quadratic for fold in folds])
+        )
+        self.n_folds = len(folds)
+        if np.all(strengths[:, :-1] == strengths[:, :1]):
             strengths = strengths[:, :1]
         self.problem, self.loss, self.free = problem, problem.loss, problem.fit_intercept
         matrix, self.used = problem.matrix, np.ones(problem.n_columns + int(self.free), dtype=np.bool_)
@@ -371,7 +421,7 @@ class Folds:
         if exponent:
             weights, strengths, common = (np.ldexp(part, exponent) for part in (weights, strengths, common))
         common = common if np.any(common) else weights.max(axis=1)
-        self.blocks = Blocks.of(common, weights) if self.is_direct else None
+        self.blocks = Blocks.of(common, weights[:, :-1]) if self.is_direct else None
         order = np.arange(self.n_rows) if self.blocks is None else self.blocks.order
         self.place_of = np.empty(self.n_rows, dtype=np.intp)
         self.place_of[order] = np.arange(self.n_rows)
@@ -390,6 +440,7 @@ class Folds:
         self.y, self.common, self.weights = problem.y[order][:, None], common[order], weights[order]
         self.strengths = np.vstack([strengths, np.zeros((1, strengths.shape[1]))]) if self.free else strengths
         self._chosen: tuple[Rows, Array] | None = None
+        self.factor, self.n_products = None, 0
         self._measure(strengths, squares)
 
     def _measure(self, strengths: Array, squares: Array) -> None:
@@ -412,7 +463,7 @@ class Folds:
     @property
     def is_direct(self) -> bool:
         """Whether Hessians over the columns are formed."""
-        return forms_hessians(self.n_rows, self.n_columns)
+        return forms_hessians(self.n_rows, self.n_columns, self.loss.self_concordance == 0.0)
 
     @property
     def size(self) -> int:
@@ -444,30 +495,84 @@ class Folds:
     def weights_of(self, columns: Rows) -> Array:
         """The weights of some folds."""
         if self._chosen is None or self._chosen[0] is not columns:
-            self._chosen = columns, self.weights if columns.size == self.weights.shape[1] else self.weights[:, columns]
+            every = columns.size == self.n_folds and columns[-1] < self.n_folds
+            self._chosen = columns, self.weights[:, :-1] if every else self.weights[:, columns]
         return self._chosen[1]
 
     def forward(self, models: Array) -> Array:
         """The scores of all rows under some models, one per column."""
         if not self.matrix.stores_zeros:
             return self.matrix @ np.ascontiguousarray(models)
+        data = self.matrix.dense()
+        if models.shape[1] <= FEW_MODELS and data.size <= CACHED:
+            return np.column_stack([data @ model for model in np.ascontiguousarray(models.T)])
         # A few rows times a large matrix is twice as fast as the matrix times a few columns.
-        return np.ascontiguousarray((np.ascontiguousarray(models.T) @ self.matrix.dense().T).T)
+        return np.ascontiguousarray((np.ascontiguousarray(models.T) @ data.T).T)
 
     def back(self, weights: Array) -> Array:
         """Sums of all rows under some weights, one column each."""
         if not self.matrix.stores_zeros:
             found: Array = self.matrix.T @ weights
             return found
-        return (np.ascontiguousarray(weights.T) @ self.matrix.dense()).T
+        data, every = self.matrix.dense(), np.ascontiguousarray(weights.T)
+        if len(every) <= FEW_MODELS and data.size <= CACHED:
+            return np.array([mine @ data for mine in every]).T
+        return (every @ data).T
+
+    @cached_property
+    def units(self) -> Array:
+        """What columns are multiplied by for a norm of 1, but for limits."""
+        norms = self.column_norms / self.weight_norm
+        return 1.0 / np.where((norms > 1e-150) & (norms < 1e150), norms, 1.0)
+
+    @cached_property
+    def single(self) -> Any:
+        """The data in single precision, with columns of norm 1."""
+        if self.matrix.stores_zeros:
+            return np.multiply(self.matrix.dense(), self.units, dtype=np.float32, casting="same_kind")
+        return self.matrix.scale_columns(self.units).data.astype(np.float32)
+
+    def renew_factor(self, weighted: Any, strengths: Any) -> None:
+        """Factor a Hessian, as the preconditioner of all models from now on, where products have cost as much as that since the last time."""
+        if not self.matrix.stores_zeros or self.n_products <= FACTOR_PRODUCTS * self.size * (
+            1.0 + self.size / self.n_rows
+        ):
+            return
+        scaled = self.single * np.sqrt(weighted)[:, None]
+        hessian = scaled.T @ scaled
+        hessian[np.diag_indices(self.size)] += strengths + 1e-6 * np.diag(hessian)
+        factor, failed = spotrf(hessian.T, lower=1, clean=0, overwrite_a=1)
+        self.factor, self.n_products = self.factor if failed else factor, 0
+
+    def curvature_product(self, weighted: Any) -> Callable[[Any], Any]:
+        """The map from some moves to the losses' Hessians times these, in single precision; ``weighted``: curvatures, one column per model."""
+        data = self.single
+        if not self.matrix.stores_zeros:
+            transposed = data.T
+            return lambda moves: np.asfortranarray(transposed @ (weighted * (data @ np.ascontiguousarray(moves))))
+        curvatures, height = np.ascontiguousarray(weighted.T), max(64, PANEL // self.size)
+
+        def product(moves: Any) -> Any:
+            every, found = moves.T, np.zeros((moves.shape[1], self.size), dtype=np.float32)
+            for start in range(0, self.n_rows, height):
+                part = slice(start, start + height)
+                rows = data[part]
+                if len(every) <= FEW_MODELS:
+                    for total, move, curvature in zip(found, every, curvatures, strict=True):
+                        total += (curvature[part] * (rows @ move)) @ rows
+                else:
+                    found += (curvatures[:, part] * (every @ rows.T)) @ rows
+            return found.T
+
+        return product
 
     def _chunks(self, n_folds: int) -> list[slice]:
         height = max(1, CHUNK // max(n_folds, 1))
         return [slice(start, start + height) for start in range(0, self.n_rows, height)]
 
-    def at(self, coef: Array, columns: Rows, scores: Array | None = None) -> Place:
-        """The models with some coefficients (the intercept last), one for all folds or one each."""
-        weights, fresh = self.weights_of(columns), np.full(columns.size, scores is None)
+    def at(self, coef: Array, columns: Rows, scores: Array | None = None, fresh: Mask | None = None) -> Place:
+        """The models with some coefficients (the intercept last), one for all folds or one each; ``fresh`` as in :class:`Place`."""
+        weights, fresh = self.weights_of(columns), np.full(columns.size, scores is None) if fresh is None else fresh
         scores = self.forward(coef) if scores is None else scores
         weighted, square = np.empty(weights.shape), np.zeros(columns.size)
         for part in self._chunks(columns.size):
@@ -530,6 +635,79 @@ class Folds:
         bounds = list(zip(np.split(work.lower, ends), np.split(work.upper, ends), strict=True))
         return bounds, self.unpack(work.models)
 
+    def find_common(self, start: Array, budget: Budget = UNLIMITED) -> Array:
+        """The model of the folds' mean weights, roughly: no farther from it than the folds are from each other."""
+        start, mean, every = self.pack(start), np.array([self.n_folds]), np.arange(self.n_folds)
+        place = self.at(start, mean)
+        for _ in range(MOST_STEPS):
+            metric = Products(self, place.scores, mean, INEXACT)
+            slopes = self.loss.gradient(self.y, place.scores)
+            # The folds' gradients, roughly.
+            weighted = ((self.weights_of(every) - self.weights_of(mean)) * slopes).astype(np.float32)
+            apart = place.gradient + (self.single.T @ weighted) / self.units[:, None]
+            if budget.spent or metric.lengths(place.gradient)[0] <= NEAR * metric.lengths(apart).max():
+                break
+            direction = metric.direction(place.gradient)
+            descent = np.einsum("ij,ij->j", place.gradient, direction)
+            if not descent[0] < 0.0:
+                break
+            place, _ = self.search(place, direction, descent, mean, share=STEEP)
+        return self.unpack(place.coef)
+
+    def search(
+        self, place: Place, direction: Array, descent: Array, columns: Rows, share: float = 0.5
+    ) -> tuple[Place, Array]:
+        """The models after a step to near the minimum along a direction each, and the lengths of the steps; ``share``: of the slope, at which a full one is taken."""
+        scores = self.forward(place.coef + direction)
+        begin = np.broadcast_to(place.scores, scores.shape)
+        lengths = self._step_lengths(place, direction, scores, descent, columns, share)
+        far = np.flatnonzero(lengths != 1.0)
+        if far.size:
+            scores[:, far] = begin[:, far] + lengths[far] * (scores[:, far] - begin[:, far])
+        return self.at(place.coef + lengths * direction, columns, scores, lengths == 1.0), lengths
+
+    def _step_lengths(
+        self, place: Place, direction: Array, scores: Array, descent: Array, columns: Rows, share: float
+    ) -> Array:
+        """The lengths of steps: 1 where the objective's slope is at most a share of the first one there, otherwise where it is a fifth; ``scores``: at the full steps' ends.
+
+        Scores are linear along a step, so that this takes no product with the data.
+        """
+        count = columns.size
+        lengths, open_ = np.ones(count), np.arange(count)
+        low, high, low_slope, high_slope = (
+            np.zeros(count),
+            np.full(count, np.inf),
+            descent.copy(),
+            np.full(count, np.nan),
+        )
+        strengths = np.broadcast_to(self.strengths_of(columns), direction.shape)
+        base, growth = (np.einsum("ij,ij->j", strengths * part, direction) for part in (place.coef, direction))
+        begin, weights = np.broadcast_to(place.scores, scores.shape), self.weights_of(columns)
+        for trial in range(MOST_TRIALS):
+            slopes = base[open_] + lengths[open_] * growth[open_]
+            for part in self._chunks(open_.size):
+                here, moved = begin[part][:, open_], scores[part][:, open_] - begin[part][:, open_]
+                forces = self.loss.gradient(self.y[part], here + lengths[open_] * moved)
+                slopes += np.einsum("ij,ij,ij->j", weights[part][:, open_], forces, moved)
+            size = -descent[open_]
+            # A descent this small is near the rounding of its own sum, and no guide to the length.
+            good = (np.abs(slopes) <= (STEEP if trial else share) * size) | (size <= CLOSE**2 * place.square[open_])
+            open_, slopes = open_[~good], slopes[~good]
+            if not open_.size:
+                break
+            ahead = slopes < 0.0
+            low[open_[ahead]], low_slope[open_[ahead]] = lengths[open_[ahead]], slopes[ahead]
+            high[open_[~ahead]], high_slope[open_[~ahead]] = lengths[open_[~ahead]], slopes[~ahead]
+            first, last = low[open_], high[open_]
+            with np.errstate(all="ignore"):
+                # False position, kept away from the ends.
+                guess = first - low_slope[open_] * (last - first) / (high_slope[open_] - low_slope[open_])
+                guess = np.where(np.isfinite(high_slope[open_]), guess, 0.0)
+                inner = np.clip(guess, 0.9 * first + 0.1 * last, 0.1 * first + 0.9 * last)
+            lengths[open_] = np.where(last == np.inf, np.minimum(2.0 * first, LONGEST), inner)
+        return lengths
+
     def exponents(self, place: Place, columns: Rows, reference: Reference) -> Array:
         """At least the logarithm of what the exact curvatures at models differ by from those of a reference."""
         constant, weights = self.loss.self_concordance, self.weights_of(columns)
@@ -540,7 +718,7 @@ class Folds:
             moved = np.abs(place.scores[part] - reference.scores[part])
             moved *= weights[part] > 0.0
             farthest = np.maximum(farthest, moved.max(axis=0))
-        return constant * (farthest + self.score_errors(place)[0]) * (1.0 + FEW) + SHARES_APART
+        return constant * (farthest + self.score_errors(place)) * (1.0 + FEW) + SHARES_APART
 
     def gradient_errors(self, place: Place, columns: Rows) -> Array:
         """At least the errors of the gradients, entry by entry."""
@@ -548,12 +726,30 @@ class Folds:
         size = np.sqrt(place.square) * (1.0 + gamma(2 * n_rows + 8))
         # Slopes at scores that are off, their own evaluation, their weights, which have the error of their total, and sums
         # of them; then the penalty's product.
-        spread = self.score_errors(place)[1]
-        spread = ((gamma(2 * n_rows + 16) + FEW) * size + self.loss.smoothness * spread) * (1.0 + FEW)
+        spread = ((gamma(2 * n_rows + 16) + FEW) * size + self._slope_errors(place, columns)) * (1.0 + FEW)
         slack = self.column_norms[:, None] * spread
         slack[:d] += FEW * self.strengths_of(columns)[:d] * np.abs(place.coef[:d])
         slack *= 1.0 + FEW
         return slack
+
+    def _slope_errors(self, place: Place, columns: Rows) -> Array:
+        """At least ``sqrt(sum_i s_i e_i^2)``, ``e_i`` what the error of a score does to its slope.
+
+        That is at most the error times the largest curvature on the way: ``e^(M error)`` times the one at the score that is known.
+        """
+        constant, largest = self.loss.self_concordance, self.score_errors(place)
+        if constant is None:
+            return (
+                self.loss.smoothness * (self.data_norm * place.lengths + self.weight_norm * place.shifts) * (1.0 + FEW)
+            )
+        weights, squares = self.weights_of(columns), np.zeros((2, columns.size))
+        for part in self._chunks(columns.size):
+            square = weights[part] * np.square(self.loss.curvature(self.y[part], place.scores[part]))
+            squares += np.square(self.lengths[part]) @ square, square.sum(axis=0)
+        # Curvatures err by less than SHARES_APART, relatively; TINY for squares that underflow.
+        found = np.sqrt(squares + TINY) * (1.0 + gamma(2 * self.n_rows + 16))
+        grown = np.where(constant * largest < 1.0, np.exp(constant * largest + SHARES_APART), np.inf)
+        return (found[0] * place.lengths + found[1] * place.shifts) * grown * (1.0 + FEW)
 
     def radii(self, place: Place, columns: Rows, reference: Reference) -> "Radii":
         """The radii around models whose curvatures are those of a reference, which is a guess where there is an intercept."""
@@ -637,11 +833,9 @@ class Folds:
         norms = np.sqrt(np.einsum("ij,ij->j", scaled, scaled)) * (1.0 + gamma(self.n_columns + 16))
         return (norms + TINY) * (1.0 + FEW)
 
-    def score_errors(self, place: Place) -> tuple[Array, Array]:
-        """At least the largest error of a score, and ``sqrt(sum_i s_i e_i^2)``, one entry per model."""
-        lengths, shifts = place.lengths, place.shifts
-        largest = (float(self.lengths.max()) * lengths + shifts) * (1.0 + FEW)
-        return largest, (self.data_norm * lengths + self.weight_norm * shifts) * (1.0 + FEW)
+    def score_errors(self, place: Place) -> Array:
+        """At least the largest error of a score, one entry per model."""
+        return (float(self.lengths.max()) * place.lengths + place.shifts) * (1.0 + FEW)
 
     def _error_parts(self, coef: Array) -> tuple[Array, Array]:
         """The error of a row's score is at most its length times the first, and the second."""
@@ -737,7 +931,7 @@ class _Training:
             descent = np.einsum("ij,ij->j", place.gradient, direction)
             if not np.all(descent <= 0.0):
                 break
-            after, full = self._search(place, direction, descent)
+            after, lengths = folds.search(place, direction, descent, self.columns)
             metric.remember(after.coef - place.coef, after.gradient - place.gradient)
             place = after
             self.models[:, self.columns] = place.coef
@@ -748,7 +942,13 @@ class _Training:
             if not kept.any():
                 break
             if not kept.all():
-                place, guess, now, rates, full = place.take(kept), guess.take(kept), now[kept], rates[kept], full[kept]
+                place, guess, now, rates, lengths = (
+                    place.take(kept),
+                    guess.take(kept),
+                    now[kept],
+                    rates[kept],
+                    lengths[kept],
+                )
                 self._keep(kept)
                 metric.keep(kept)
             before = now
@@ -759,7 +959,7 @@ class _Training:
                 before = metric.lengths(place.gradient)
                 continue
             # Where the first step is too long, a fold has little in common with the others.
-            slow = ~full | self._renewals_pay(rates, self._shares_left(place, guess, now))
+            slow = (lengths < 1.0) | self._renewals_pay(rates, self._shares_left(place, guess, now))
             if slow.any():
                 metric.renew(place, np.flatnonzero(slow), self.columns)
                 before = metric.lengths(place.gradient)
@@ -779,27 +979,6 @@ class _Training:
         self.hardest = np.flatnonzero(seen[stay])
         self.asked, self.rows = self.asked[stay], self.rows[stay]
         self.owners = (np.cumsum(kept) - 1)[self.owners[stay]]
-
-    def _search(self, place: Place, direction: Array, descent: Array) -> tuple[Place, Mask]:
-        """The models after a step, shortened where the objective rises at its end; and which ones were not."""
-        folds, columns = self.folds, self.columns
-        after = folds.at(place.coef + direction, columns)
-        moved, lengths, far = None, np.ones(columns.size), np.arange(columns.size)
-        for _ in range(20):
-            slopes = np.einsum("ij,ij->j", after.gradient[:, far], direction[:, far])
-            # A descent this small is near the rounding of its own sum, and no guide to the length.
-            short = ~(slopes <= -0.5 * descent[far]) & ~(-descent[far] <= CLOSE**2 * place.square[far])
-            far, slopes = far[short], slopes[short]
-            if not far.size:
-                break
-            begin = np.broadcast_to(place.scores, after.scores.shape)
-            moved = after.scores - begin if moved is None else moved
-            # False position, kept away from the ends.
-            guess = np.where(np.isfinite(slopes), descent[far] / (descent[far] - slopes), 0.1)
-            lengths[far] *= np.clip(guess, 0.1, 0.9)
-            coef = np.broadcast_to(place.coef, after.coef.shape)[:, far] + lengths[far] * direction[:, far]
-            after.put(far, folds.at(coef, columns[far], begin[:, far] + lengths[far] * moved[:, far]))
-        return after, lengths == 1.0
 
     def _certify_open(
         self, place: Place, metric: "Factors | Products", guess: Radii, size: Array, rates: Array
