@@ -59,7 +59,7 @@ from glru.updates.carry import carry
 from glru.updates.centred_rows import centred_bounds, has_centred
 from glru.updates.chord_folds import ChordFolds, FoldRows, has_chords, step_radii
 from glru.updates.class_blocks import ClassBlocks
-from glru.updates.class_rows import ClassRows
+from glru.updates.class_rows import ClassCandidates, ClassRows, SingleRows
 from glru.updates.class_space import class_space, has_class_space
 from glru.updates.columns import (
     FoldColumns,
@@ -101,6 +101,7 @@ __all__ = [
     "ChordFolds",
     "ClassBall",
     "ClassBlocks",
+    "ClassCandidates",
     "ClassEllipsoid",
     "ClassMetric",
     "ClassRefits",
@@ -144,6 +145,7 @@ __all__ = [
     "ScoreBounds",
     "Screened",
     "SecondMoments",
+    "SingleRows",
     "SmoothColumns",
     "Solution",
     "Steps",

@@ -87,6 +87,9 @@ TIGHT_ETA = 1e-6
 TIGHTENED_SHARE = 8
 """At most one row in this number is narrowed on its own, so that it costs far less than training every row."""
 
+NARROWING = 32.0
+"""With one score per class, products with the data narrow intervals while they are expected to cost at most this many times the closed form of all rows."""
+
 SMALL_MATRIX = 300_000
 """Entries of a tall matrix below which the local step costs no more than the carried bound, and is taken first."""
 
@@ -148,6 +151,13 @@ def reporter(progress: bool | Report) -> Iterator[Report]:
 
 def _silent(stage: str, done: int, total: int) -> None:
     """Report nothing."""
+
+
+def widest_rows(widths: Array, width: float) -> Rows:
+    """The rows with the widest intervals, widest first, as many as keep the others narrow enough on average."""
+    order = np.argsort(-widths, kind="stable")
+    rest = np.cumsum(widths[order][::-1])[::-1]
+    return order[(rest > width * widths.size) & (widths[order] > width)]
 
 
 def _work_on(rows: Rows, work: Callable[[Rows], Found]) -> Found:
@@ -303,7 +313,7 @@ class Cascade:
         several = self.problem.loss.several
         nothing = unbounded_queries(held, self.problem.n_scores) if several else unbounded(held)
         self._hold(np.arange(held), self.problem.targets if held else np.empty(0), nothing)
-        self._n_batched = 0
+        self._n_batched, self.tightening = 0, False
         self._families: dict[float, TallRows] = {}
         self._local: dict[float, LocalRows] = {}
         self._sharp: dict[float, LocalRows] = {}
@@ -393,25 +403,32 @@ class Cascade:
             return
         codes, limited, before = self.stage_codes.copy(), self.limited.copy(), self.width
         report, seconds, begin = self.report, dict(self.seconds), time.perf_counter()
-        self.width, self.report = 0.5 * width, _silent
+        self.width, self.report, self.tightening = 0.5 * width, _silent, True
         for step in STEPS:
             if step.tightens and self.has(step) and step.price < self._open_widest().size:
                 for rows in step.rows(self) if step.rows is not None else ():
                     self.run(step.stage, rows, partial(step.work, self))
         several = _has_classes(self)
-        alone = not self.problem.loss.several and (_has_local(self) or _has_wide(self))
-        if several or alone:
-            rows = self.open_rows()
-            order = np.argsort(-self.widths[rows], kind="stable")
-            for row in rows[order[: min(MANY_ROWS, 1 + self.problem.n_rows // TIGHTENED_SHARE)]]:
-                if float(np.sum(self.widths)) <= width * self.numbers.size:
-                    break
-                self.run("refine", np.array([row]), self.class_refine if several else self.refine)
-        self.stage_codes, self.limited, self.width = codes, limited, before
+        if several or (not self.problem.loss.several and (_has_local(self) or _has_wide(self))):
+            self._tighten_few(width, several)
+        self.stage_codes, self.limited, self.width, self.tightening = codes, limited, before, False
         rows = self.open_rows()
         codes[rows[self.decided(self.lower[rows], self.upper[rows])]] = STAGES.index("refine")
         self.report, self.seconds = report, seconds
         self._tell("tighten", begin)
+
+    def _tighten_few(self, width: float, several: bool) -> None:
+        """Newton steps of the few widest rows, while the intervals are too wide on average; ``several``: where these can bring them there."""
+        rows = self.open_rows()
+        rows = rows[np.argsort(-self.widths[rows], kind="stable")]
+        rows = rows[: min(MANY_ROWS, 1 + self.problem.n_rows // TIGHTENED_SHARE)]
+        most = width * self.numbers.size
+        if several and float(np.sum(self.widths) - np.sum(self.widths[rows])) > most:
+            return
+        for row in rows:
+            if float(np.sum(self.widths)) <= most:
+                break
+            self.run("refine", np.array([row]), self.class_refine if several else self.refine)
 
     def has(self, step: "Step") -> bool:
         """Whether the run has what a step needs."""
@@ -423,9 +440,9 @@ class Cascade:
         """Open the rows with the widest intervals, as many as keep the others narrow enough on average."""
         assert self.width is not None
         widths = self.widths
-        order = np.argsort(-widths, kind="stable")
-        rest = np.cumsum(widths[order][::-1])[::-1]
-        rows = order[(rest > self.width * widths.size) & (widths[order] > self.width)]
+        rows = widest_rows(widths, self.width)
+        if _has_classes(self):
+            rows = rows[: self.class_rows.affordable(NARROWING)]
         self.stage_codes = np.zeros(widths.size, dtype=np.int8)
         self.stage_codes[rows] = OPEN
         return rows
@@ -645,6 +662,18 @@ class Cascade:
         return ClassRows(problem, train(problem, tol=ACCURATE, start=start, budget=self.budget).point)
 
     @cached_property
+    def _sharp_classes(self) -> ClassRows:
+        """The same family in the metric at its own base, not at the model one Newton step before it."""
+        family = ClassRows(self.class_problem, self.class_rows.point)
+        return family if family.usable and family.eta < self.class_rows.eta else self.class_rows
+
+    @property
+    def _tight_classes(self) -> ClassRows:
+        """The family, in a closer metric where narrow intervals are asked for and the error of the metric would weigh in them."""
+        sharp = self.width is not None and self.class_rows.usable and self.class_rows.eta > TIGHT_ETA
+        return self._sharp_classes if sharp else self.class_rows
+
+    @cached_property
     def space(self) -> ClassSpace | None:
         """The space of the rows that models with one score per class are worked on in; None: that of the columns."""
         return class_space(self.problem) if self.refits is None and has_class_space(self.problem) else None
@@ -683,10 +712,6 @@ class Cascade:
         """Newton candidates under the local certificate, with one score per class."""
         return self.class_rows.bounds(rows, self.reference[rows])
 
-    def class_moved(self, rows: Rows) -> Bounds:
-        """The same candidates with the moves of all rows' scores."""
-        return self.class_rows.moved(rows, self.reference[rows])
-
     def class_block_newton(self, places: Rows) -> Bounds:
         """The candidates of rows of blocks written down in full, and more steps where needed, a pass over the data each."""
         numbers, reference = self.numbers[places], self.reference[places]
@@ -694,7 +719,16 @@ class Cascade:
 
     def class_newton(self, rows: Rows) -> Bounds:
         """The same candidates written down in full, and more steps where needed."""
-        return self.class_rows.refined(rows, self.reference[rows], self.enough, BATCH_STEPS)
+        reference, narrow = self.reference[rows], self.width is not None
+        return self._tight_classes.refined(rows, reference, self._enough_on_average, BATCH_STEPS, narrow)
+
+    def _enough_on_average(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
+        """As :meth:`enough`; where :meth:`tighten` asks, the narrowest rows of a batch are left that are narrow enough on average."""
+        found = self.enough(lower, upper)
+        if self.tightening and self.width is not None and not found.all():
+            found = np.ones(found.size, dtype=bool)
+            found[widest_rows(widths_of_rows(lower, upper), 0.5 * self.width)] = False
+        return found
 
     @cached_property
     def _refitted_classes(self) -> ClassRefits:
@@ -1326,14 +1360,6 @@ STEPS = (
         _has_classes,
         _all_open,
         Cascade.class_local,
-        several=True,
-    ),
-    Step(
-        "newton",
-        "the same; a product with X",
-        _has_classes,
-        _ungrouped,
-        Cascade.class_moved,
         several=True,
     ),
     Step(

@@ -13,7 +13,7 @@ from tests.attack.cases import DIGITS, Answer
 from tests.certificates.class_truth import retrain_classes
 from tests.certificates.test_after import KINDS, make_change
 from tests.certificates.test_multinomial import problems, wide_problems
-from tests.core import ClassBall, ClassBlocks, ClassEllipsoid, ClassRows, certify, class_space, train
+from tests.core import ClassBall, ClassBlocks, ClassCandidates, ClassEllipsoid, ClassRows, certify, class_space, train
 from tests.rows.data import in_blocks
 
 
@@ -128,7 +128,7 @@ def removals(random: np.random.Generator) -> Iterator[Answer]:
         family = ClassRows(problem, solution.point)
         if family.usable:
             yield "ClassRows, closed form", flat, *(ends.ravel() for ends in family.bounds(rows, reference))
-            yield "ClassRows, moves", flat, *(ends.ravel() for ends in family.moved(rows, reference))
+            yield "ClassRows, single precision", flat, *(ends.ravel() for ends in _first(family, rows, reference))
             for n_steps in (1, 3):
                 found = family.refined(rows, reference, never, n_steps)
                 yield f"ClassRows, {n_steps} steps", flat, *(ends.ravel() for ends in found)
@@ -151,6 +151,12 @@ def removals(random: np.random.Generator) -> Iterator[Answer]:
         yield "label, multinomial", leads, np.zeros(len(leads)), np.full(len(leads), np.inf)
 
 
+def _first(family: ClassRows, rows: Any, reference: Any) -> tuple[Any, Any]:
+    """Bounds around Newton steps, from the slopes of all rows in single precision."""
+    found = ClassCandidates.first(family, family.removals(rows), reference).certify()
+    return found.lower.T, found.upper.T
+
+
 def wide(random: np.random.Generator) -> Iterator[Answer]:
     """The family of removals of wide data in the space of its rows, and leave-one-out as a whole."""
     problem = wide_problems(int(random.integers(1 << 40)))
@@ -163,7 +169,7 @@ def wide(random: np.random.Generator) -> Iterator[Answer]:
             return
         family, found = ClassRows(space.problem, space.place(solution)), {}
         if family.usable:
-            found = {"closed form": family.bounds(rows, reference), "moves": family.moved(rows, reference)}
+            found = {"closed form": family.bounds(rows, reference), "single precision": _first(family, rows, reference)}
             for n_steps in (1, 3):
                 found[f"{n_steps} steps"] = family.refined(
                     rows, reference, lambda lower, upper: np.zeros(len(lower), dtype=bool), n_steps

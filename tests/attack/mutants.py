@@ -652,8 +652,14 @@ MUTANTS: dict[str, Mutant] = {
     "classes-remainder-of-the-closed-form-forgotten": Mutant(
         "glru.updates.class_removals:ClosedForm.bounds", inside(newton_remainders=nothing), CLASSES
     ),
-    "classes-remainder-of-moves-forgotten": Mutant(
-        "glru.updates.class_rows:ClassCandidates.moved_bounds", inside(newton_remainders=nothing), CLASSES
+    "classes-what-linear-slopes-miss-forgotten": Mutant(
+        "glru.updates.class_rows:SingleRows.measure",
+        result(lambda found: (0.0 * found[0], *found[1:])),
+        CLASSES,
+    ),
+    "classes-single-sums-taken-as-exact": Mutant("glru.updates.class_rows:SingleRows.unit", scaled(0.0), CLASSES),
+    "classes-single-moves-taken-as-exact": Mutant(
+        "glru.updates.class_rows:SingleRows.move_errors", scaled(0.0), CLASSES
     ),
     "classes-rows-of-large-norms-carry-nothing": Mutant(
         "glru.updates.class_rows:ClassRows.near", result(lambda near: (*near[:2], 0.1 * near[2])), CLASSES

@@ -137,7 +137,9 @@ def _run(
         now = batch.certify()
         waited = np.where(now.norms < PROGRESS * best, 0, waited + 1)
         best = np.fmin(best, now.norms)
-        exhausted = (now.norms <= NEAR_FLOOR * now.floors) & ~(now.norms < 0.5 * before)
+        # A norm is at least its floor: below two of them no step halves it.
+        halving = (now.norms < 0.5 * before) & (now.norms > 2.0 * now.floors)
+        exhausted = (now.norms <= NEAR_FLOOR * now.floors) & ~halving
         if known is None:
             known = Tightened(
                 np.arange(now.norms.size), now.lower, now.upper, exhausted, np.full(now.norms.size, batch.cost)

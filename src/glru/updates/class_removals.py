@@ -165,14 +165,6 @@ class ClosedForm:
         with np.errstate(all="ignore"):
             exponents = largest_norm * self.step_norms * (1.0 + FEW)
             remainders = newton_remainders(exponents) * self.deltas
-        return self.moved_bounds(largest_norm, exponents, remainders)
-
-    def moved_bounds(self, largest_norm: float, exponents: Array, remainders: Array) -> Bounds:
-        """The same from what is known of the moves.
-
-        ``exponents``: at least the largest range of another row's move. ``remainders``: at least the norm of what the linearised slopes of these miss.
-        """
-        with np.errstate(all="ignore"):
             radius = removal_radius(remainders + self.residuals, exponents, self.shares, largest_norm)
         return widen_queries(self.scores, self.norms * radius[:, None], self.errors, self.reference)
 

@@ -6,6 +6,7 @@ data, its exact gradient another one, for all candidates of a batch.
 A candidate is the exact sum of the stored base and the stored move, so that scores of the base, and their errors, are the same for all of them.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect
-from glru.linalg import FEW, TINY, Array, Matrix, gamma, to_host
+from glru.linalg import FEW, TINY, Array, Matrix, gamma, powers_of_two, to_host
 from glru.losses import Multinomial
 from glru.losses.multinomial import softmax
 from glru.metric.classes import EXPONENTS, ClassMetric, pair_norms
@@ -26,7 +27,7 @@ from glru.updates.batch import SLOW, Certified, Decided, tighten
 from glru.updates.carried_rows import removal_factors
 from glru.updates.class_removals import ClassBase, ClassRemovals, Rows, curved, removal_radius, weight_share
 from glru.updates.gradients import conjugate_gradients
-from glru.updates.local_rows import MOST_DRIFT, MOST_ETA, MOST_METRICS, newton_remainders
+from glru.updates.local_rows import MOST_DRIFT, MOST_ETA, MOST_METRICS
 
 MOST_OTHER = 0.1
 """Rows whose weight makes the others' grow by a factor that differs by more than this share from the usual one are left to later steps."""
@@ -39,6 +40,18 @@ MOST_LOST = 0.5
 
 DEVICE_ROWS = 1 << 12
 """Rows of which a device makes sums in one product; those of more are added, so that rounding does not grow with the number of rows."""
+
+SINGLE_HEIGHT, SINGLE_TINY = 128, 1e-30
+"""Rows of which sums are made in single precision, and then added in double: rounding does not grow with the number of rows. At most what underflow takes from a sum of so many."""
+
+NARROW_UNIT = 0.01
+"""Sums in single precision whose rounding may be a larger share of the sizes of their terms, as norms, do not make bounds narrow."""
+
+SMALL_CLOSED_FORM = 2e9
+"""Operations, a tenth of a second: candidates of a problem whose closed form costs less may cost as much as those of one where it does not."""
+
+MOST_MOVED = 2.0
+"""Ranges of moves up to which a series of 14 terms stands for the exponential."""
 
 CACHED, CACHED_SCORES = 1 << 16, 320
 """Scores of a part of the rows under the candidates that are measured together, and those of one row: they stay in the cache of a core."""
@@ -182,6 +195,11 @@ class ClassRows:
         return weights, float(norms[order[best]]), float(lost[best])
 
     @cached_property
+    def single(self) -> "SingleRows | None":
+        """The rows in single precision, if the base is one of dense rows in memory."""
+        return SingleRows.of(self.problem, self.totals.column_norms) if self.home is None else None
+
+    @cached_property
     def slope_norm(self) -> float:
         """The norm as a gradient that errors of size 1 in the slopes (in the metric of the weights) can have."""
         columns = np.tile(self.totals.column_norms, self.problem.n_scores)
@@ -191,6 +209,17 @@ class ClassRows:
     def all_removals(self) -> "ClassRemovals":
         """The Newton steps of every row's removal."""
         return ClassRemovals(self, np.arange(self.problem.n_rows))
+
+    def affordable(self, times: float) -> int:
+        """Rows whose candidates are expected to cost so many times what the closed form of all rows does, or what that of a small problem does."""
+        n_rows, n_scores, size = self.problem.n_rows, self.problem.n_scores, self.model.size
+        # Operations, roughly: the Hessian and the forms, the factor; two products in single precision and what is done to every score, four triangular solves.
+        closed = 1.5 * n_rows * float(size) ** 2 + float(size) ** 3
+        return int(
+            times
+            * max(closed, SMALL_CLOSED_FORM)
+            / (n_rows * n_scores * (self.metric.width + 25.0) + 4.0 * float(size) ** 2)
+        )
 
     def removals(self, rows: Rows) -> "ClassRemovals":
         """The Newton steps of some rows' removals."""
@@ -207,19 +236,8 @@ class ClassRows:
         removals = self.removals(rows)
         return removals.scores + removals.shifts
 
-    def moved(self, rows: Rows, reference: Rows) -> Bounds:
-        """Bounds from the same step as :meth:`bounds`, with the moves of all other rows' scores."""
-        lower, upper = unbounded_queries(rows.size, self.problem.n_scores)
-        # On a device gradients cost little more than moves.
-        usable = self.usable and self.metric.arrays.stable
-        places = np.flatnonzero(self.removals(rows).shares > 0.0) if usable else np.empty(0, dtype=np.intp)
-        if places.size:
-            first = ClassCandidates.first(self, self.removals(rows[places]), reference[places])
-            lower[places], upper[places] = first.moved_bounds()
-        return lower, upper
-
-    def refined(self, rows: Rows, reference: Rows, decided: Decided, n_steps: int) -> Bounds:
-        """Bounds after Newton steps, each written down in full and certified by its own gradient."""
+    def refined(self, rows: Rows, reference: Rows, decided: Decided, n_steps: int, narrow: bool = False) -> Bounds:
+        """Bounds after Newton steps, each written down in full and certified by its own gradient; ``narrow``: whether more than labels is asked for."""
         lower, upper = unbounded_queries(rows.size, self.problem.n_scores)
         if not self.usable:
             return lower, upper
@@ -230,9 +248,105 @@ class ClassRows:
         for start in range(0, proven.size, height):
             places = proven[start : start + height]
             first = ClassCandidates.first(self, self.removals(rows[places]), reference[places])
+            # In an ill-conditioned metric the rounding of sums in single precision would weigh in narrow bounds.
+            first.is_first &= not narrow or (
+                self.single is not None and self.single.unit * self.slope_norm < NARROW_UNIT
+            )
             found = tighten(first, lambda low, high: decided(low.T, high.T), n_steps)
             lower[places], upper[places] = found.lower.T, found.upper.T
         return lower, upper
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SingleRows:
+    """Dense rows in single precision, their columns scaled by powers of two.
+
+    Attributes
+    ----------
+    rows : array of shape (n_rows, n_unknowns)
+        The rows, with a 1 for an intercept, times the scales.
+    scales : array of shape (n_unknowns,)
+        The scales, which bring the norm of a column near 1.
+    weights : array of shape (n_rows,)
+        The weights as shares of the largest.
+    most : float
+        The largest weight.
+    longest : float
+        At least the largest norm of a scaled row that counts.
+    """
+
+    rows: NDArray[np.float32]
+    scales: Array
+    weights: Array
+    most: float
+    longest: float
+
+    @classmethod
+    def of(cls, problem: Problem, column_norms: Array) -> "SingleRows | None":
+        """The rows of a problem; None where they are not dense, on a device, or not numbers in single precision."""
+        if not (problem.in_memory and problem.arrays.stable and problem.matrix.stores_zeros):
+            return None
+        scales, width = powers_of_two(np.square(column_norms)), column_norms.size
+        most, rows = float(problem.weights.max()), np.empty((problem.n_rows, width), dtype=np.float32)
+        longest, used, small = 0.0, problem.weights > 0.0, ~(scales * column_norms > 0.5)
+        for part, X in _row_parts(problem, max(64, CHUNK // width)):
+            block = X.dense() if not problem.fit_intercept else np.column_stack([X.dense(), np.ones(X.shape[0])])
+            block = block * scales
+            if block[:, small].any():
+                # Nothing is known of the share of a column that underflows but where its norm is near 1.
+                return None
+            rows[part] = block
+            squares = np.einsum("ij,ij->i", block, block)[used[part]]
+            longest = max(longest, float(np.sqrt(squares.max(initial=0.0))))
+        if not (np.isfinite(rows).all() and np.isfinite(longest)):
+            return None
+        return cls(rows, scales, problem.weights / most, most, longest * (1.0 + gamma(width + 8)))
+
+    @property
+    def unit(self) -> float:
+        """An entry of a gradient is off by at most this share of the product of the norms of its column and of the slopes: a part's rounding, that of both factors and of the sum of the parts."""
+        return _single_gamma(SINGLE_HEIGHT + 4) * (1.0 + FEW) + gamma(len(self.rows) + 8)
+
+    @property
+    def tiny(self) -> float:
+        """What numbers that underflow are missing from a gradient, as an error of the slopes."""
+        return SINGLE_TINY * len(self.rows) * self.most * (1.0 + self.longest)
+
+    def move_errors(self, moves: Array, n_scores: int) -> Array:
+        """At least how far any score's move under each model is off."""
+        scaled = moves.reshape(n_scores, self.scales.size, -1) / self.scales[:, None]
+        lengths = np.sqrt(np.einsum("ajm,ajm->am", scaled, scaled).max(axis=0)) * (1.0 + gamma(self.scales.size + 8))
+        # Both factors are rounded, then their product.
+        return _single_gamma(self.scales.size + 4) * self.longest * lengths + SINGLE_TINY * (1.0 + self.longest) * (
+            1.0 + lengths
+        )
+
+    def measure(self, family: ClassRows, left_out: Rows, moves: Array, size: int) -> tuple[Array, Array, Array, Array]:
+        """What linearised slopes miss, as gradients of the losses, the largest ranges of moves, those of rows near, and the norms of what slopes miss."""
+        from glru.linalg.kernels import class_remainders
+
+        problem, width, n_models = family.problem, self.scales.size, left_out.size
+        models = (moves.reshape(problem.n_scores, width, -1) / self.scales[:, None]).astype(np.float32)
+        near, likely = (family.near[0] > 0.0).astype(np.float64), family.values.likely
+        gradients = np.zeros((width, problem.n_scores, n_models))
+        moved, near_moved, squares = np.zeros(n_models), np.zeros(n_models), np.zeros(n_models)
+        for start in range(0, n_models, size):
+            here = slice(start, min(start + size, n_models))
+            flat, mine = _flat(np, models[:, :, here]), left_out[here]
+            found = gradients[:, :, here].reshape(width, -1)
+            for top in range(0, problem.n_rows, SINGLE_HEIGHT):
+                part = slice(top, min(top + SINGLE_HEIGHT, problem.n_rows))
+                scores = self.rows[part] @ flat
+                table = scores.reshape(part.stop - top, problem.n_scores, -1)
+                owners = np.flatnonzero((mine >= top) & (mine < part.stop))
+                table[mine[owners] - top, :, owners] = 0.0
+                weights = self.weights[part]
+                class_remainders(table, likely[part], weights, near[part], moved[here], near_moved[here], squares[here])
+                found += self.rows[part].T @ scores
+            gradients[:, :, here] = found.reshape(width, problem.n_scores, -1)
+        gradients *= (self.most / self.scales)[:, None, None]
+        return np.swapaxes(gradients, 0, 1), moved, near_moved, np.sqrt(self.most * squares)
 
 
 @final
@@ -248,7 +362,7 @@ class ClassCandidates:
         self, family: ClassRows, removals: ClassRemovals, reference: Rows, moves: Array, exact: bool = False
     ) -> None:
         self.family, self.removals, self.reference, self.moves = family, removals, reference, moves
-        self.exact_steps, self.contraction = exact, 1.0 if exact else SLOW
+        self.exact_steps, self.contraction, self.is_first = exact, 1.0 if exact else SLOW, False
         self.gradients: Any = None
         self.corrections: Any = None
 
@@ -260,9 +374,26 @@ class ClassCandidates:
         steps += put(family.base.step.ravel())[:, None]
         if removals.extra.any():
             steps += put(family.base.loss_step.ravel())[:, None] * put(removals.extra)
-        return cls(family, removals, reference, steps)
+        found = cls(family, removals, reference, steps)
+        found.is_first = True
+        return found
 
     def certify(self) -> Certified:
+        """Bounds of the left-out rows' queries; of the first candidates in single precision, where these do not move far."""
+        rows = self.family.single if self.is_first else None
+        if rows is None:
+            return self._certify()
+        found = self._first_bounds(rows)
+        far = np.flatnonzero(~np.isfinite(found.norms))
+        if far.size:
+            alone = ClassCandidates(self.family, self.removals.take(far), self.reference[far], self.moves[:, far])
+            more = alone._certify()
+            for mine, theirs in zip(found, more, strict=True):
+                mine[..., far] = theirs
+            self.gradients[:, far], self.corrections[far] = alone.gradients, alone.corrections
+        return found
+
+    def _certify(self) -> Certified:
         """Bounds of the left-out rows' queries, from the gradients in the metric without the row."""
         family, removals, metric = self.family, self.removals, self.family.metric
         n_scores = family.problem.n_scores
@@ -293,36 +424,48 @@ class ClassCandidates:
         lower, upper = self._bounds(scores, errors, nu, moved + wrong, radius, rounding)
         return Certified(lower.T, upper.T, nu, floors)
 
-    def moved_bounds(self) -> Bounds:
-        r"""Bounds around the first candidates, exact Newton steps, from the moves ``t`` of the other rows' scores alone.
+    def _first_bounds(self, rows: "SingleRows") -> Certified:
+        r"""Bounds around the first candidates, exact Newton steps, from what the linearised slopes of the other rows miss, in single precision.
 
-        With ``r`` the range of a row's move and ``T`` the largest, the slopes of a row miss at most :math:`(r / T) \phi(T)` times the norm of ``t`` in ``h``,
-        :math:`\phi(T) = (e^T - 1 - T) / T`, which grows with ``T`` faster than ``T``: together at most
-        :math:`(\sum_k s_k r_k^2 t_k^\top h_k t_k)^{1/2} \phi(T) / T`.
+        The gradient there is :math:`\sum_k s_k R_k \otimes x_k`, :math:`R = p(z + t) - p - h t`, and what is left of the Newton equation. An error ``u`` of the moves changes
+        ``R`` by :math:`(\bar h - h) u` with :math:`|\bar h - h| \preceq (e^T - 1) h`, ``T`` at least the range of a move: by Cauchy's inequality, together by at most
+        :math:`(e^T - 1) (\sum_k s_k u_k^\top h_k u_k)^{1/2}`, and so does an error of the scores, which changes ``h t`` in addition.
         """
-        from glru.linalg.kernels import add_move_moments
-
         family, removals, problem = self.family, self.removals, self.family.problem
-        n_rows, n_scores = problem.n_rows, problem.n_scores
-        moved, moments = np.zeros(removals.rows.size), np.zeros(removals.rows.size)
-        for here, part, _, scores in self._tables():
-            table = scores.reshape(scores.shape[0], n_scores, -1)
-            likely, weights = family.values.likely[part], problem.weights[part]
-            add_move_moments(table, likely, weights, moved[here], moments[here])
-        first, second = self._move_errors()
-        # The stored steps are off by what two triangular solves and a sum miss.
-        missed = 4.0 * (family.metric.solve_error + FEW) * (removals.base_norms + removals.sizes)
-        wrong = 2.0 * (problem.totals.largest_norm * first + second) + family.largest_norm * missed + FEW * moved
+        _, largest, lost = family.near
+        losses, moved, near_moved, sizes = rows.measure(family, removals.rows, self.moves, self._together)
+        closed = removals.closed_form(self.reference)
+        self.gradients = (removals.factors * losses).reshape(self.moves.shape)
         with np.errstate(all="ignore"):
-            exponents = (moved + wrong) * (1.0 + FEW) + TINY
-            # Errors of all rows' ranges and of their means, at most these in every norm sqrt(t^T h t); a product of two such sums.
-            spread = (wrong + gamma(2 * n_scores + 16) * exponents) * float(np.sqrt(problem.totals.weight_sum))
-            unit = gamma(n_rows + 4 * n_scores + EXPONENTS)
-            roots = np.sqrt(moments) * (1.0 + unit) + 2.0 * spread * exponents + TINY
-            largest = family.base.largest_error
-            roots = roots * np.sqrt(removals.factors) * np.exp(4.0 * largest) * (1.0 + unit)
-            remainders = newton_remainders(exponents) / exponents * roots * (1.0 + FEW)
-        return removals.closed_form(self.reference).moved_bounds(family.largest_norm, exponents, remainders)
+            root = np.sqrt(removals.shares)
+            single = rows.move_errors(self.moves, problem.n_scores)
+            # The stored steps are off by what two triangular solves and a sum miss.
+            missed = 4.0 * (family.metric.solve_error + FEW) * (removals.base_norms + removals.sizes)
+            wrong = 2.0 * single + family.largest_norm * missed + FEW * moved
+            exponents, near_moved = (moved + wrong) * (1.0 + FEW) + TINY, near_moved + wrong
+            unit, total = gamma(4 * problem.n_scores + EXPONENTS + 64), float(np.sqrt(family.totals.weight_sum))
+            # Errors of probabilities count as errors of the scores.
+            scores, score = family.base.error_size + 2.0 * unit * total, family.base.largest_error + 2.0 * unit
+            spread = np.sqrt(removals.factors) * (single * total + scores) + missed * np.sqrt(1.0 + family.eta)
+            off = np.expm1(exponents) * spread + np.expm1(2.0 * score) * closed.deltas
+            off = off * np.exp(4.0 * score) * (1.0 + FEW) + closed.residuals
+            # The tail of the series, and the rounding of a row's terms, by class at most the shares of p.
+            tail = exponents**15 / math.factorial(15) * np.exp(exponents) + unit * exponents
+            size = (
+                sizes * (1.0 + unit) * (rows.unit + family.base.share)
+                + 8.0 * np.exp(2.0 * exponents) * tail * total
+                + rows.tiny
+            )
+            rounding = (removals.factors * size * family.slope_norm + off * root) * (1.0 + FEW) + TINY
+            norms = (family.metric.columns.gradient_norms(self.gradients) + rounding) * (1.0 + FEW)
+            nu = np.where((removals.shares > 0.0) & (exponents < MOST_MOVED), norms / root, np.inf)
+            radius = removal_radius(nu, exponents, removals.shares, family.largest_norm)
+            if lost > 0.0:
+                shares = removals.shares - lost * (1.0 + FEW)
+                near = removal_radius(nu * root / np.sqrt(shares), near_moved, shares, largest)
+                radius = np.minimum(radius, near)
+            lower, upper = self._bounds(closed.scores, closed.errors, nu, exponents, radius, rounding)
+        return Certified(lower.T, upper.T, nu, np.where(np.isfinite(nu), rounding / root, 0.0))
 
     @property
     def _together(self) -> int:
@@ -607,6 +750,12 @@ def _row_parts(problem: Problem, height: int) -> list[tuple[slice, Matrix]]:
     """All rows in parts of at most ``height``."""
     ends = [slice(k, min(k + height, problem.n_rows)) for k in range(0, problem.n_rows, height)]
     return [(part, problem.matrix[part]) for part in ends]
+
+
+def _single_gamma(n: int) -> float:
+    """:func:`~glru.linalg.gamma` in single precision."""
+    unit = n * 2.0**-24
+    return unit / (1.0 - unit)
 
 
 def _flat(xp: Any, models: Any) -> Any:
