@@ -47,7 +47,7 @@ def loss_hessian(problem: Problem, likely: Array) -> Array:
     """The Hessian of the losses of rows in memory: classes, columns, classes, columns."""
     n_scores, width = likely.shape[1], problem.n_columns + int(problem.fit_intercept)
     blocks = np.zeros((n_scores, width, n_scores, width))
-    narrow = _class_grams(problem, likely) if 0 < width <= NARROW_COLUMNS and problem.matrix.stores_zeros else None
+    narrow = _class_grams(problem, likely) if _has_class_grams(problem) else None
     for a in range(n_scores):
         for b in range(a + 1, n_scores):
             gram = (
@@ -107,15 +107,28 @@ def _class_grams(problem: Problem, likely: Array) -> Array:
     n_scores, n_columns = likely.shape[1], problem.n_columns
     width = n_columns + int(problem.fit_intercept)
     size, roots = n_scores * width, np.sqrt(problem.weights)[:, None] * likely
-    height = min(problem.n_rows, max(32, 2 * CHUNK_BYTES // (8 * size)))
+    height = _chunk_height(problem)
     gram, chunk = np.zeros((size, size), order="F"), np.empty((height, n_scores, width))
     for start in range(0, problem.n_rows, height):
         here = slice(start, min(start + height, problem.n_rows))
         part = chunk[: here.stop - start]
         np.multiply(roots[here][:, :, None], problem.matrix[here].dense()[:, None, :], out=part[:, :, :n_columns])
         part[:, :, n_columns:] = roots[here][:, :, None]
-        gram = dsyrk(1.0, part.reshape(len(part), size).T, beta=1.0, c=gram, overwrite_c=1)
+        # Added chunk by chunk, so that rounding does not grow with the number of rows.
+        gram += dsyrk(1.0, part.reshape(len(part), size).T)
     return gram.T.reshape(n_scores, width, n_scores, width).transpose(2, 0, 3, 1)
+
+
+def _chunk_height(problem: Problem) -> int:
+    """Rows of which :func:`_class_grams` makes one product."""
+    size = problem.n_scores * (problem.n_columns + int(problem.fit_intercept))
+    return min(problem.n_rows, max(32, 2 * CHUNK_BYTES // (8 * size)))
+
+
+def _has_class_grams(problem: Problem) -> bool:
+    """Whether the Hessian is one product over all classes and columns."""
+    width = problem.n_columns + int(problem.fit_intercept)
+    return problem.in_memory and problem.arrays.stable and problem.matrix.stores_zeros and 0 < width <= NARROW_COLUMNS
 
 
 def _pair_gram(problem: Problem, weights: Array) -> Any:
@@ -164,7 +177,11 @@ class ClassMetric:
             assert likely is not None
             hessian, self.gauge = class_hessian(problem, likely, factor)
         # An entry is a Gram matrix's, or a sum of one for each other class, and the penalty's and the gauge's share of it.
-        depth = problem.totals.depth + self.n_scores + 16
+        depth = problem.totals.depth
+        if losses is None and _has_class_grams(problem):
+            height = _chunk_height(problem)
+            depth = min(depth, height + problem.n_rows // height + 2)
+        depth += self.n_scores + 16
         self.columns = factored(hessian, False, depth, 0.0)
         self.arrays = self.columns.arrays
         # A product of two probabilities, each off by a share of itself; what underflows is missing from the computed Hessian

@@ -101,10 +101,11 @@ class ColumnMetric(Metric):
         self.tau = gamma(size + 8) * norms[0] * norms[1] * rounded
         if not self.tau < 0.125:
             return
-        # Forming and factoring err by at most gamma sqrt(h_ii h_jj) in each entry, in Frobenius norm gamma times the trace.
-        inverse_norm = norms[1] * rounded / (1.0 - self.tau)
+        # Forming and factoring err by at most gamma d_i d_j in each entry, d_i^2 = h_ii: as a form in R^-1 y, |R^-1| <= |V| / (1 - tau), by at
+        # most gamma times the squared length of |V|^T d.
+        spread = float(np.linalg.norm(np.abs(inverse).T @ np.sqrt(np.diagonal(matrix)))) * rounded / (1.0 - self.tau)
         # A product of Python's floats overflows to infinity, a power of them is an error.
-        eta = gamma(depth + 4 * size + 16) * float(np.trace(matrix)) * (inverse_norm * inverse_norm)
+        eta = gamma(depth + 4 * size + 16) * (spread * spread)
         self.eta = eta if np.isfinite(eta) else np.inf
 
     @property

@@ -48,11 +48,29 @@ def unpacked(model: Array, fit_intercept: bool) -> Point:
     )
 
 
+SUMMED_ROWS = 1 << 10
+"""Dense rows whose slopes are summed in one product; the sums are added, so that rounding does not grow with the number of rows."""
+
+
 def loss_gradient(problem: Problem, slopes: Array) -> Array:
     """``sum_i s_i g_i x_i^T``, one line per class, the intercept's entry last."""
-    weighted = problem.weights[:, None] * slopes
-    gradient = (problem.matrix.T @ weighted).T
-    return np.column_stack([gradient, weighted.sum(axis=0)]) if problem.fit_intercept else gradient
+    weighted, X = problem.weights[:, None] * slopes, problem.matrix
+    if problem.n_rows <= SUMMED_ROWS or not (X.stores_zeros and X.arrays.stable):
+        gradient, border = X.T @ weighted, weighted.sum(axis=0)
+    else:
+        parts = [slice(k, k + SUMMED_ROWS) for k in range(0, problem.n_rows, SUMMED_ROWS)]
+        gradient, border = (
+            sum(X[part].T @ weighted[part] for part in parts),
+            sum(weighted[part].sum(axis=0) for part in parts),
+        )
+    return np.column_stack([gradient.T, border]) if problem.fit_intercept else gradient.T
+
+
+def gradient_depth(problem: Problem) -> int:
+    """At least the additions that a row's share of :func:`loss_gradient` passes through, or of a sum of these over blocks."""
+    if not (problem.in_memory and problem.matrix.stores_zeros and problem.arrays.stable):
+        return problem.totals.depth
+    return min(problem.totals.depth, SUMMED_ROWS + problem.n_rows // SUMMED_ROWS + 2)
 
 
 @final

@@ -21,7 +21,7 @@ from glru.bounds import Bounds
 from glru.linalg import FEW, TINY, Array, gamma
 from glru.metric.classes import EXPONENTS, ClassMetric
 from glru.problem import Problem
-from glru.regions.class_sums import ClassSums
+from glru.regions.class_sums import ClassSums, gradient_depth
 from glru.regions.classes import query_norms, widen_queries
 from glru.regions.local import local_radius
 from glru.rows import Totals
@@ -91,7 +91,7 @@ class ClassBase:
         drift: float,
     ) -> "ClassBase":
         """The base at a model from sums there, under a metric from which its probabilities have drifted; ``factors``: middle, least, most."""
-        totals, share, (middle, least, most) = problem.totals, weight_share(problem, problem.totals.depth), factors
+        totals, share, (middle, least, most) = problem.totals, weight_share(problem, gradient_depth(problem)), factors
         gradient = middle * here.gradient + metric.strengths * model + metric.gauge * model.sum(axis=0)
         ratio = max(most / middle, middle / least, 1.0)
         grown = (1.0 + metric.eta) * (1.0 + share) * ratio * (1.0 + FEW)
@@ -127,7 +127,7 @@ def weight_share(problem: Problem, depth: int) -> float:
 
     ``depth``: at least the additions that a row's share of the sum passes through.
     """
-    return sum_error(depth) if problem.scaling == "mean" else gamma(depth + 9)
+    return sum_error(max(depth, problem.totals.depth)) if problem.scaling == "mean" else gamma(depth + 9)
 
 
 @final

@@ -481,11 +481,10 @@ class ClassCandidates:
 
     @property
     def _share(self) -> float:
-        """Relative error of a row's new weight and of a sum over the rows, in blocks as they are measured here."""
+        """Relative error of a row's new weight and of a sum over the rows as they are measured here, in parts."""
         family = self.family
-        if family.home is None:
-            return family.base.share
-        depth = self._height + family.totals.n_rows // self._height + family.home.problem.n_blocks + 2
+        n_blocks = 0 if family.home is None else family.home.problem.n_blocks
+        depth = self._height + family.totals.n_rows // self._height + n_blocks + 2
         return max(family.base.share, weight_share(family.problem, depth))
 
     def _tables(self) -> Iterator[tuple[slice, slice, Matrix, Array]]:

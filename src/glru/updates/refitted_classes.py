@@ -18,7 +18,7 @@ from glru.metric.classes import EXPONENTS
 from glru.regions.classes import query_norms, unbounded_queries, widen_queries
 from glru.regions.local import local_radius
 from glru.updates.batch import SLOW, Certified, Decided, Mask, tighten
-from glru.updates.class_removals import ClassRemovals, curved
+from glru.updates.class_removals import ClassRemovals, curved, weight_share
 from glru.updates.class_rows import ClassRows
 from glru.updates.refits import Refits
 from glru.updates.row_models import Rows
@@ -275,7 +275,7 @@ class ClassRefitCandidates:
         refits, totals, n_scores, metric = owner.refits, problem.totals, problem.n_scores, family.metric
         size = size * (1.0 + gamma(problem.n_rows + 2 * n_scores + EXPONENTS))
         wrong = family.base.error_size + totals.norm * errors[0] + float(np.sqrt(totals.weight_sum)) * errors[1]
-        share = family.base.share + FEW + 2.0 * gamma(2 * n_scores + EXPONENTS)
+        share = weight_share(family.problem, family.totals.depth) + FEW + 2.0 * gamma(2 * n_scores + EXPONENTS)
         spread = share * size + 0.5 * owner.largest_factor * wrong
         through = family.slope_norm + owner.fill_sums[0]
         sizes = np.abs(self.models)
