@@ -36,12 +36,12 @@ def as_matrix(X: Any, name: str = "X") -> tuple[Matrix, tuple[str, ...] | None]:
 def convert_values(X: Any, name: str = "X") -> tuple[Matrix, tuple[str, ...] | None]:
     """:func:`as_matrix` without checking the numbers."""
     X = X.data if isinstance(X, Matrix) else X
-    names = column_names(X)
+    names = read_column_names(X)
     if is_sparse_frame(X):
         X = X.sparse.to_coo()
     if is_foreign(X):
-        return linalg.as_matrix(_foreign_matrix(X, name)), names
-    return linalg.as_matrix(_sparse_matrix(X, name) if sp.issparse(X) else _dense_matrix(X, name, names)), names
+        return linalg.as_matrix(_convert_foreign(X, name)), names
+    return linalg.as_matrix(_convert_sparse(X, name) if sp.issparse(X) else _convert_dense(X, name, names)), names
 
 
 def require_entries(n_rows: int, n_columns: int, name: str = "X") -> None:
@@ -133,7 +133,7 @@ def as_places(values: Any, length: int) -> tuple[Array, NDArray[Any]]:
 
 def classes_of(raw: NDArray[Any], first_row: int = 0) -> NDArray[Any]:
     """The different labels, sorted; ``first_row``: the number of the first one, for messages."""
-    missing = _not_finite(raw)
+    missing = _find_nonfinite(raw)
     if missing.size:
         raise ValueError(
             f"y must be finite; entry {first_row + missing[0]} is {raw[missing[0]]}. Remove or impute such rows first."
@@ -163,7 +163,7 @@ def require_two(classes: NDArray[Any]) -> None:
         )
 
 
-def _not_finite(labels: NDArray[Any]) -> NDArray[np.intp]:
+def _find_nonfinite(labels: NDArray[Any]) -> NDArray[np.intp]:
     """Where labels are NaN, infinite or missing."""
     if labels.dtype.kind == "f":
         return np.flatnonzero(~np.isfinite(labels))
@@ -199,7 +199,7 @@ def require_weight(largest: float) -> None:
         )
 
 
-def column_names(X: Any) -> tuple[str, ...] | None:
+def read_column_names(X: Any) -> tuple[str, ...] | None:
     """The column names of a pandas or polars frame; None for anything without names."""
     columns = getattr(X, "columns", None)
     if columns is None or not hasattr(X, "to_numpy"):
@@ -210,7 +210,7 @@ def column_names(X: Any) -> tuple[str, ...] | None:
 def is_sparse_frame(X: Any) -> bool:
     """Whether every column of a pandas frame is stored sparsely."""
     dtypes = getattr(X, "dtypes", None)
-    if dtypes is None or column_names(X) is None or len(dtypes) == 0:
+    if dtypes is None or read_column_names(X) is None or len(dtypes) == 0:
         return False
     return all(type(t).__name__ == "SparseDtype" for t in dtypes)
 
@@ -241,7 +241,7 @@ def _numbers_of(values: NDArray[Any]) -> Array:
 
 def refuse_dates(X: Any, name: str) -> None:
     """Refuse columns of a frame, and arrays, whose type is that of dates, times or durations."""
-    names = column_names(X)
+    names = read_column_names(X)
     if names is not None:
         found = [
             f"{column!r} ({kind})"
@@ -249,7 +249,7 @@ def refuse_dates(X: Any, name: str) -> None:
             if getattr(kind, "kind", "") in ("M", "m") or (hasattr(kind, "is_temporal") and kind.is_temporal())
         ]
         if found:
-            raise ValueError(f"{name} must be numeric; dates or times are in {_listed(found)}. {DATES}")
+            raise ValueError(f"{name} must be numeric; dates or times are in {_list_columns(found)}. {DATES}")
     elif isinstance(X, np.ndarray) and X.dtype.kind in "Mm":
         where = " in all columns" if X.ndim == 2 else ""
         raise ValueError(f"{name} must be numeric; got {X.dtype}{where}. {DATES}")
@@ -268,20 +268,20 @@ def _convert_objects(raw: NDArray[Any], name: str, names: tuple[str, ...] | None
         except (TypeError, ValueError):
             text.append(title)
     if temporal:
-        raise ValueError(f"{name} must be numeric; dates or times are in {_listed(temporal)}. {DATES}")
+        raise ValueError(f"{name} must be numeric; dates or times are in {_list_columns(temporal)}. {DATES}")
     if text:
         raise ValueError(
-            f"{name} must be numeric; got dtype {raw.dtype}. Not numeric: {_listed(text)}. Encode such columns first."
+            f"{name} must be numeric; got dtype {raw.dtype}. Not numeric: {_list_columns(text)}. Encode such columns first."
         )
     return matrix
 
 
-def _listed(columns: Sequence[str]) -> str:
+def _list_columns(columns: Sequence[str]) -> str:
     more = f" and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else ""
     return ", ".join(columns[:MOST_NAMED]) + more
 
 
-def _dense_matrix(X: Any, name: str, names: tuple[str, ...] | None) -> Array:
+def _convert_dense(X: Any, name: str, names: tuple[str, ...] | None) -> Array:
     refuse_masks(X, name)
     refuse_dates(X, name)
     raw = X.to_numpy() if names is not None else np.asarray(X)
@@ -306,7 +306,7 @@ def _dense_matrix(X: Any, name: str, names: tuple[str, ...] | None) -> Array:
     return view
 
 
-def _foreign_matrix(X: Any, name: str) -> Any:
+def _convert_foreign(X: Any, name: str) -> Any:
     xp = namespace(X)
     if X.ndim != 2:
         raise ValueError(f"{name} must be two-dimensional, rows by columns; got {X.ndim} dimension(s).")
@@ -320,7 +320,7 @@ def _foreign_matrix(X: Any, name: str) -> Any:
     return array
 
 
-def _sparse_matrix(X: Any, name: str) -> sp.csr_array:
+def _convert_sparse(X: Any, name: str) -> sp.csr_array:
     if X.ndim != 2:
         raise ValueError(f"{name} must be two-dimensional, rows by columns; got {X.ndim} dimension(s).")
     if np.dtype(X.dtype).kind not in "fiub":

@@ -178,7 +178,7 @@ def certify(
         penalty=problem.penalty,
         coef=coef,
         intercept=point.intercept,
-        gap=proven(gap),
+        gap=bound_or_inf(gap),
         loss_terms=terms,
         make_columns=lambda: Columns(correlations, errors, norms, problem.dead_columns),
         make_problem=lambda: problem,
@@ -219,7 +219,7 @@ def _certify_classes(problem: Problem, point: Point) -> Certificate:
         penalty=problem.penalty,
         coef=coef,
         intercept=point.intercept,
-        gap=proven(gap),
+        gap=bound_or_inf(gap),
         loss_terms=terms,
         make_columns=lambda: Columns(correlations, errors, norms, problem.dead_columns),
         make_problem=lambda: problem,
@@ -281,7 +281,7 @@ def class_score_errors(problem: Problem, point: Point) -> Array:
     return errors if problem.matrix.noise is None else errors + problem.matrix.noise
 
 
-def proven(gap: float) -> float:
+def bound_or_inf(gap: float) -> float:
     """A gap, or infinity where overflow left no number: nothing is proven then."""
     return gap if np.isfinite(gap) else np.inf
 

@@ -56,10 +56,10 @@ def gap(problem: Problem, coef: Array, intercept: float, dual: Array) -> Gap:
 
 def row_terms(problem: Problem, scores: Array, dual: Array) -> Array:
     """``s_i F_l(y_i; z_i, -a_i)``; a row of weight zero contributes nothing whatever its dual variable."""
-    return weighted(problem, problem.loss.fenchel_young(problem.y, scores, -dual))
+    return weigh_terms(problem, problem.loss.fenchel_young(problem.y, scores, -dual))
 
 
-def weighted(problem: Problem, terms: Array) -> Array:
+def weigh_terms(problem: Problem, terms: Array) -> Array:
     """``s_i`` times one term per row, which may be infinite where the weight is zero."""
     return problem.weights * np.where(problem.weights > 0.0, terms, 0.0)
 
@@ -71,7 +71,7 @@ def primal_value(problem: Problem, coef: Array, scores: Array) -> float:
 
 def dual_value(problem: Problem, dual: Array, correlations: Array) -> float:
     """``D``: ``-inf`` where the dual point is infeasible."""
-    rows = weighted(problem, problem.loss.conjugate(problem.y, -dual)).sum()
+    rows = weigh_terms(problem, problem.loss.conjugate(problem.y, -dual)).sum()
     columns = problem.penalty.conjugate(correlations).sum()
     return float(-rows - columns) if is_balanced(problem, dual) else -np.inf
 
@@ -191,7 +191,7 @@ def feasible_moves(problem: Problem, dual: Array) -> Array:
     if not problem.fit_intercept and not problem.unpenalised.size:
         return np.zeros(n_rows)
     columns = constraint_columns(problem)
-    room = room_of(problem.loss, problem.y, dual)
+    room = slack_of(problem.loss, problem.y, dual)
     sizes = move_sizes(*constraint_sums(columns, problem.weights, dual, room), n_rows)
     if not np.all(np.isfinite(sizes)):
         return np.full(n_rows, np.inf)
@@ -200,7 +200,7 @@ def feasible_moves(problem: Problem, dual: Array) -> Array:
     return room * size if size.max(initial=0.0) < 1.0 - FEW else np.full(n_rows, np.inf)
 
 
-def room_of(loss: Loss, y: Array, dual: Array) -> Array:
+def slack_of(loss: Loss, y: Array, dual: Array) -> Array:
     """How far each dual variable is from the edge of the domain, at most 1."""
     lower, upper = loss.derivative_range(y)
     return np.clip(np.minimum(upper + dual, -dual - lower), 0.0, 1.0)
@@ -323,12 +323,16 @@ def missing_optimum(problem: Problem) -> str | None:
             f"no optimum exists: all rows are of the class {y[0]:+.0f}, and the unpenalised intercept has no best value. "
             "Keep rows of both classes, or use fit_intercept=False."
         )
-    if has_spare_columns(problem) or np.linalg.matrix_rank(_scaled(free)) < free.shape[1]:
+    if has_spare_columns(problem) or np.linalg.matrix_rank(_scale_columns(free)) < free.shape[1]:
         return (
             "the optimum is not unique: unpenalised columns are linearly dependent, so that infinitely many models are best. "
             "Remove columns that are constant or depend on others, or penalise them."
         )
-    if isinstance(problem.loss, Logistic) and free.size <= MOST_ENTRIES and _separates(y[:, None] * _scaled(free)):
+    if (
+        isinstance(problem.loss, Logistic)
+        and free.size <= MOST_ENTRIES
+        and _separates(y[:, None] * _scale_columns(free))
+    ):
         return (
             "no optimum exists: unpenalised columns separate the classes, so that larger coefficients are always better. "
             "Penalise them."
@@ -337,7 +341,7 @@ def missing_optimum(problem: Problem) -> str | None:
         return None
     falling = y == 0.0
     rising = (y == 1.0) & (problem.loss.link == "logit")
-    if _escapes(_scaled(free), rising.astype(np.float64) - falling):
+    if _escapes(_scale_columns(free), rising.astype(np.float64) - falling):
         which, others = ("0", "above 0") if not rising.any() else ("0 or 1", "between them")
         return (
             f"no optimum exists: along unpenalised columns (the intercept counts as one) the scores of some rows with y = {which} can move on for ever, and "
@@ -369,7 +373,7 @@ def lacks_class(problem: Problem) -> bool:
     return used.size == 0 or bool(np.all(used == used[0]))
 
 
-def _scaled(columns: np.ndarray) -> np.ndarray:
+def _scale_columns(columns: np.ndarray) -> np.ndarray:
     """Columns divided by their largest entry."""
     largest = np.abs(columns).max(axis=0, initial=0.0)
     return columns / np.where(largest > 0.0, largest, 1.0)

@@ -13,8 +13,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.certificate import loss_terms, penalty_terms, proven, score_errors, weighted_sum
-from glru.duality import constraint_columns, constraint_sums, move_sizes, room_of
+from glru.certificate import bound_or_inf, loss_terms, penalty_terms, score_errors, weighted_sum
+from glru.duality import constraint_columns, constraint_sums, move_sizes, slack_of
 from glru.linalg import FEW, Array, arrays_of, gamma, weighted_norm
 from glru.losses import Loss
 from glru.problem import Point, Problem
@@ -343,7 +343,7 @@ def dual_terms(part: Problem, point: Point, sizes: Array | None) -> DualTerms:
             # The constraints were summed in an earlier pass, whose slopes may have been others by their errors.
             again = 2.0 * rows.loss.slope_errors(rows.y, scores, off) + FEW * np.abs(slopes)
             share = np.linalg.norm(constraint_columns(rows) * sizes, axis=1) * (1.0 + FEW)
-            moves = (room_of(rows.loss, rows.y, -slopes) + again) * share + again
+            moves = (slack_of(rows.loss, rows.y, -slopes) + again) * share + again
             largest = float(share.max(initial=0.0))
         total = weighted_sum(rows.weights, loss_terms(rows.loss, rows.y, scores, off, -slopes, moves))
         weighted, gradient = rows.weights * slopes, np.zeros_like(found.gradient)
@@ -373,7 +373,7 @@ def constraints(part: Problem, point: Point) -> Constraints:
     found = Constraints(np.zeros(size), np.zeros(size), np.zeros((size, size)))
     for _, rows in chunks(part):
         dual = -rows.loss.gradient(rows.y, rows.scores(point.coef, point.intercept))
-        room = room_of(rows.loss, rows.y, dual)
+        room = slack_of(rows.loss, rows.y, dual)
         found = found + Constraints(*constraint_sums(constraint_columns(rows), rows.weights, dual, room))
     return found
 
@@ -419,4 +419,4 @@ def dual_gap(problem: Problem, point: Point) -> DualGap:
     share = penalty_terms(problem.penalty, point.coef, correlations, errors)
     value = (total + float(share.sum())) * (1.0 + gamma(totals.n_columns + 8))
     inside = known and found.largest.value < 1.0 - FEW
-    return DualGap(proven(value) if inside else np.inf, correlations, dual_norm, total)
+    return DualGap(bound_or_inf(value) if inside else np.inf, correlations, dual_norm, total)

@@ -65,7 +65,7 @@ def test_scores_and_labels(model):
     adapted = adapt(estimator, X, y)
     fitted = quietly(lambda: clone(estimator).fit(X, y))
     rows = adapted.rows(X)
-    scores = adapted.stacked([rows @ point.coef + point.intercept for point in adapted.points(fitted)])
+    scores = adapted.stack([rows @ point.coef + point.intercept for point in adapted.points(fitted)])
     expected = fitted.predict(X) if adapted.classes is None else fitted.decision_function(X)
     assert scores.shape == expected.shape
     assert np.allclose(scores, expected, atol=1e-9 * (1.0 + np.abs(expected).max()))

@@ -406,7 +406,7 @@ def test_certify(model):
     assert proof.relative_gap <= 1e-6
     lower, upper = proof.score_bounds(X)
     rows = proof.adapted.rows(X)
-    scores = proof.adapted.stacked([rows @ solution.coef + solution.intercept for solution in best])
+    scores = proof.adapted.stack([rows @ solution.coef + solution.intercept for solution in best])
     slack = 1e-5 * (1.0 + np.abs(scores))
     assert np.all((lower - slack <= scores) & (scores <= upper + slack))
     assert "relative gap" in repr(proof)

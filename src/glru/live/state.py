@@ -98,7 +98,7 @@ class ModelSpec:
         factors = (1.0, 1.0)
         if classes is not None:
             _require_json_labels(classes)
-            factors = tuple(adapted.targets.weighted(0, classes, np.ones(classes.size)).tolist())
+            factors = tuple(adapted.targets.apply_class_weights(0, classes, np.ones(classes.size)).tolist())
         names = adapted.problems[0].column_names
         return cls(
             objective, _empty_targets(objective, classes, factors), None if names is None else names[adapted.offset :]
@@ -147,7 +147,7 @@ class ModelSpec:
             values = self.targets.signs(0, labels)
         if self.classes is None:
             self.objective.loss.check_targets(values)
-        return values, self.targets.weighted(0, labels, weight)
+        return values, self.targets.apply_class_weights(0, labels, weight)
 
     def find_columns(self, columns: Any, n_columns: int) -> NDArray[np.intp]:
         """Columns of the user, by position or name, as columns of the problem."""

@@ -96,7 +96,7 @@ class Adapted:
             return "class_weight='balanced' weights every row anew"
         return None
 
-    def named(self, names: tuple[str, ...]) -> "Adapted":
+    def with_names(self, names: tuple[str, ...]) -> "Adapted":
         """The adapted estimator with names for the columns of the data."""
         known = (CONSTANT, *names) if self.offset else names
         return replace(self, problems=tuple(problem.derive(column_names=known) for problem in self.problems))
@@ -126,11 +126,11 @@ class Adapted:
             if changes is None or not changes.alone[k]:
                 n_rows = self.targets.y.size
                 spread: list[Array] = [np.bincount(train, w, n_rows).astype(np.float64) for w in weights]
-                yield Fold(self._changed(changes, k, spread), test, True)
+                yield Fold(self._apply_changes(changes, k, spread), test, True)
             else:
-                yield self._refitted(train, test, weights)
+                yield self._refit_split(train, test, weights)
 
-    def _changed(self, changes: ColumnChanges | None, k: int, weights: Sequence[Array]) -> tuple[Problem, ...]:
+    def _apply_changes(self, changes: ColumnChanges | None, k: int, weights: Sequence[Array]) -> tuple[Problem, ...]:
         """The problems with the columns as the ``k``-th split changes them."""
         first, n_first = self.problems[0], self.offset
         derived: dict[str, Any] = {}
@@ -143,7 +143,7 @@ class Adapted:
         pairs = zip(self.problems, weights, strict=True)
         return tuple(problem.derive(sample_weight=weight, **derived) for problem, weight in pairs)
 
-    def _refitted(self, train: NDArray[np.intp], test: NDArray[np.intp], weights: Sequence[Array]) -> "Fold":
+    def _refit_split(self, train: NDArray[np.intp], test: NDArray[np.intp], weights: Sequence[Array]) -> "Fold":
         """The problems of a split, with columns made by steps fitted to its train rows: its train rows, then its test rows."""
         assert self.preprocessing is not None
         X = prepend_constant(self.preprocessing.split(train, test), self.objective.constant)
@@ -249,7 +249,7 @@ class Adapted:
 
     def points(self, fitted: Any) -> tuple[Point, ...]:
         """The fitted coefficients of the estimator as points of the problems."""
-        coef, intercept = self._fitted(fitted)
+        coef, intercept = self._read_coefficients(fitted)
         if self.targets.joint:
             return (self._joint_point(coef, intercept),)
         if coef.shape != (len(self.problems), self.problems[0].n_columns - self.offset):
@@ -272,7 +272,7 @@ class Adapted:
             )
         return Point(coef - coef.mean(axis=0), intercept - intercept.mean())
 
-    def _fitted(self, fitted: Any) -> tuple[Array, Array]:
+    def _read_coefficients(self, fitted: Any) -> tuple[Array, Array]:
         """Coefficients and intercepts of a fitted estimator in the columns of the problems, one row per problem."""
         while is_a(fitted, "Pipeline"):
             fitted = fitted.steps[-1][1]
@@ -292,7 +292,7 @@ class Adapted:
             return coef, np.array([point.coef[0] * self.objective.constant for point in points])
         return coef, np.array([point.intercept for point in points])
 
-    def stacked(self, columns: list[Array]) -> Array:
+    def stack(self, columns: list[Array]) -> Array:
         """Stack one array per problem in the shape of ``decision_function`` (or of ``predict`` in a regression)."""
         return columns[0] if len(columns) == 1 else np.column_stack(columns)
 
@@ -300,7 +300,7 @@ class Adapted:
         """Bounds of the scores of every problem in the shape of ``decision_function``."""
         if len(parts) == 1 and isinstance(parts[0], ScoreBounds):
             return parts[0]
-        lower, upper = (self.stacked([part[end] for part in parts]) for end in (0, 1))
+        lower, upper = (self.stack([part[end] for part in parts]) for end in (0, 1))
         return ScoreBounds(lower, upper)
 
     def means(self, scores: Array) -> Array:

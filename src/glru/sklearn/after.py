@@ -72,7 +72,7 @@ def _(change: AddRows, adapted: Adapted, k: int) -> Change:
         named = known is not None and change.names is not None and len(known) == len(change.names)
         matrix = matched_columns(change.matrix, change.names, known) if named else change.matrix
         X = prepend_constant(matrix, adapted.objective.constant)
-    return AddRows(X, adapted.targets.values(k, y), adapted.targets.weighted(k, y, weight))
+    return AddRows(X, adapted.targets.values(k, y), adapted.targets.apply_class_weights(k, y, weight))
 
 
 @_translate.register
@@ -82,7 +82,7 @@ def _(change: Relabel, adapted: Adapted, k: int) -> Change:
     if adapted.targets.class_weight is None:
         return relabelled
     rows = row_positions(change.rows, adapted.problems[0].n_rows)
-    return relabelled + Reweight(rows, adapted.targets.weighted(k, y, adapted.targets.sample_weight[rows]))
+    return relabelled + Reweight(rows, adapted.targets.apply_class_weights(k, y, adapted.targets.sample_weight[rows]))
 
 
 @_translate.register
@@ -91,7 +91,7 @@ def _(change: Reweight, adapted: Adapted, k: int) -> Change:
         return change
     rows = row_positions(change.rows, adapted.problems[0].n_rows)
     weight = change.new_weights(rows.size)
-    return Reweight(rows, adapted.targets.weighted(k, adapted.targets.y[rows], weight))
+    return Reweight(rows, adapted.targets.apply_class_weights(k, adapted.targets.y[rows], weight))
 
 
 @_translate.register

@@ -103,7 +103,7 @@ class ModelCertificate(Shown):
     def scores(self, X: Any) -> Array:
         """The scores of the fitted estimator."""
         rows = self.adapted.rows(X)
-        return self.adapted.stacked([rows @ c.coef.T + c.intercept for c in self.fitted])
+        return self.adapted.stack([rows @ c.coef.T + c.intercept for c in self.fitted])
 
     @property
     def classes(self) -> NDArray[Any] | None:

@@ -411,7 +411,7 @@ def bound_held_out_grid(
                 found[place].bounds.append(bounds)
                 found[place].closer.append(closer)
                 report("folds", len(found[place].bounds), len(splits) * len(first.problems))
-        results = [one.held_out() for one in found]
+        results = [one.to_held_out() for one in found]
         values = np.array([value_of(one) for one in results])
         while True:
             lower, upper = values.T
@@ -423,7 +423,7 @@ def bound_held_out_grid(
             # The smallest lower end is either that of the choice or has to rise; where penalties are stepped together, all that may win are.
             for place in left if has_chords(first.problems[0]) else [min(left, key=lambda k: lower[k])]:
                 found[place].finish(left)
-                results[place] = found[place].held_out()
+                results[place] = found[place].to_held_out()
                 values[place] = value_of(results[place])
     return results, values
 
@@ -445,7 +445,7 @@ class _GridFolds:
                 self.bounds[k], self.stages[k] = closer(others=others)
                 self.closer[k] = None
 
-    def held_out(self) -> HeldOut:
+    def to_held_out(self) -> HeldOut:
         """The bounds as a :class:`HeldOut`."""
         n_splits, n_all = len(self.splits), len(self.bounds)
         parts = [concatenate(self.bounds[begin : begin + n_splits]) for begin in range(0, n_all, n_splits)]

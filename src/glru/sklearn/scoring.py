@@ -248,20 +248,20 @@ def _make_stand_in(found: HeldOut, places: NDArray[np.intp]) -> Any:
     adapted, bounds = found.adapted, found.bounds.take(places)
     classes: Any = adapted.classes
 
-    def proven(values: NDArray[Any]) -> NDArray[Any]:
+    def require_proven(values: NDArray[Any]) -> NDArray[Any]:
         if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
             raise UnprovenPrediction
         return np.ma.getdata(values)
 
-    def proven_scores() -> Array:
-        return proven(found.scores[places])
+    def require_scores() -> Array:
+        return require_proven(found.scores[places])
 
     class Regressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         def __sklearn_is_fitted__(self) -> bool:
             return True
 
         def predict(self, X: Any) -> Array:
-            return adapted.means(proven_scores())
+            return adapted.means(require_scores())
 
     class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes_ = classes
@@ -270,14 +270,14 @@ def _make_stand_in(found: HeldOut, places: NDArray[np.intp]) -> Any:
             return True
 
         def predict(self, X: Any) -> NDArray[Any]:
-            return proven(bounds.labels(classes))
+            return require_proven(bounds.labels(classes))
 
         def decision_function(self, X: Any) -> Array:
-            return proven_scores()
+            return require_scores()
 
     class Probabilistic(Classifier):
         def predict_proba(self, X: Any) -> Array:
-            return adapted.probabilities(proven_scores())
+            return adapted.probabilities(require_scores())
 
     if classes is None:
         return Regressor()

@@ -145,11 +145,11 @@ def _shift_result(result: StepwiseResult, offset: int) -> StepwiseResult:
 
 
 def _shift_step(step: Step, offset: int) -> Step:
-    def moved(columns: tuple[int, ...]) -> tuple[int, ...]:
+    def shift(columns: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(j - offset for j in columns)
 
-    columns, feature = moved(step.columns), step.feature
+    columns, feature = shift(step.columns), step.feature
     if feature == step.columns or feature in step.columns:
         feature = columns[0] if len(columns) == 1 else columns
-    candidates = tuple((action, moved(which)) for action, which in step.candidates)
+    candidates = tuple((action, shift(which)) for action, which in step.candidates)
     return replace(step, columns=columns, feature=feature, candidates=candidates)

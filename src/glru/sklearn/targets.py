@@ -87,9 +87,9 @@ class Targets:
 
     def weights(self, k: int, train: NDArray[np.intp]) -> Array:
         """The weights of some rows in the ``k``-th problem of an estimator fitted to these rows."""
-        return self.weighted(k, self.y[train], self.sample_weight[train])
+        return self.apply_class_weights(k, self.y[train], self.sample_weight[train])
 
-    def weighted(self, k: int, y: NDArray[Any], sample_weight: Array) -> Array:
+    def apply_class_weights(self, k: int, y: NDArray[Any], sample_weight: Array) -> Array:
         """Sample weights of rows with targets ``y``, times the factors of their classes in the ``k``-th problem."""
         if self.class_weight is None:
             return sample_weight

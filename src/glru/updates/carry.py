@@ -17,11 +17,11 @@ from glru import duality
 from glru.certificate import (
     Certificate,
     Columns,
+    bound_or_inf,
     certify,
     correlation_range,
     loss_terms,
     penalty_terms,
-    proven,
     weighted_sum,
 )
 from glru.changes import (
@@ -184,7 +184,7 @@ def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
         penalty=problem.penalty,
         coef=coef,
         intercept=0.0,
-        gap=proven(gap),
+        gap=bound_or_inf(gap),
         loss_terms=None,
         make_columns=columns,
         make_problem=lambda: change.apply(problem),
@@ -284,7 +284,7 @@ def _update_scores(
         penalty=penalty,
         coef=coef,
         intercept=0.0,
-        gap=proven(gap),
+        gap=bound_or_inf(gap),
         loss_terms=terms,
         make_columns=known,
         make_problem=lambda: change.apply(problem),

@@ -75,7 +75,7 @@ def _(result: LOOCVResult, problem: Problem, queries: Any, targets: Any) -> list
         if result.refitted is not None:
             found.extend(_list_refitted_claims(result.refitted, row, [(f"row {row}", 0)], result.bounds.take([row])))
             continue
-        model = _reweighted(problem, np.where(np.arange(problem.n_rows) == row, 0.0, problem.sample_weight))
+        model = _reweigh(problem, np.where(np.arange(problem.n_rows) == row, 0.0, problem.sample_weight))
         if problem.loss.several:
             found.extend(
                 _list_class_claims(f"row {row}", model, problem.matrix[row : row + 1], result.bounds.take([row]))
@@ -134,7 +134,7 @@ def _(result: CrossValResult, problem: Problem, queries: Any, targets: Any) -> l
     for train in result.train_rows:
         weight = np.zeros(problem.n_rows)
         np.add.at(weight, train, problem.sample_weight[train])
-        models.append(_reweighted(problem, weight))
+        models.append(_reweigh(problem, weight))
     if problem.loss.several:
         return [
             claim
@@ -261,7 +261,7 @@ def _class_dual(place: int, k: int) -> Value:
     return lambda trained: trained.dual(place, k)
 
 
-def _reweighted(problem: Problem, weight: Any) -> Callable[[], Problem]:
+def _reweigh(problem: Problem, weight: Any) -> Callable[[], Problem]:
     return lambda: problem.derive(sample_weight=np.array(weight))
 
 

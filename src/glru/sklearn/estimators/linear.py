@@ -79,7 +79,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         self.keep_data = keep_data
 
     @abstractmethod
-    def _validated(self, X: Any, y: Any, **options: Any) -> tuple[RawMatrix, Any]:
+    def _validate(self, X: Any, y: Any, **options: Any) -> tuple[RawMatrix, Any]:
         """Data and targets, checked by scikit-learn with the given ``options``."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -95,7 +95,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             Weights of the rows.
         """
         check_options(type(self).__name__, self.get_params(deep=False))
-        X, y = self._validated(X, y)
+        X, y = self._validate(X, y)
         adapted = self._adapt(self, X, y, check_weight(sample_weight, X))
         self._keep(adapted, self._train(adapted))
         return self
@@ -106,7 +106,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             return adapt(make_pipeline(clone(self.preprocessing), model), X, y, sample_weight)
         adapted = adapt(model, X, y, sample_weight)
         names = getattr(self, "feature_names_in_", None)
-        return adapted if names is None else adapted.named(tuple(map(str, names)))
+        return adapted if names is None else adapted.with_names(tuple(map(str, names)))
 
     def _train(self, adapted: Adapted, start: tuple[Solution, ...] | None = None) -> tuple[Solution, ...]:
         starts = start or (None,) * len(adapted.problems)
@@ -359,7 +359,7 @@ class Classifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         """
         return self._needs_retraining(X, add, remove, None)
 
-    def _validated(self, X: Any, y: Any, **options: Any) -> tuple[RawMatrix, Any]:
+    def _validate(self, X: Any, y: Any, **options: Any) -> tuple[RawMatrix, Any]:
         X, y = validate_input(self, X, y=y, accept_sparse="csr", dtype=np.float64, **options)
         check_classification_targets(y)
         classes = np.unique(y)
@@ -500,7 +500,7 @@ class Regressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         """
         return self._needs_retraining(X, add, remove, within)
 
-    def _validated(self, X: Any, y: Any, **options: Any) -> tuple[RawMatrix, Any]:
+    def _validate(self, X: Any, y: Any, **options: Any) -> tuple[RawMatrix, Any]:
         X, y = validate_input(self, X, y=y, accept_sparse="csr", dtype=np.float64, y_numeric=True, **options)
         return X, y
 

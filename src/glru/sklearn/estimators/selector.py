@@ -239,12 +239,12 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
             return columns
         place = {name: j for j, name in enumerate(names.tolist())}
 
-        def located(value: Any) -> Any:
+        def locate(value: Any) -> Any:
             if isinstance(value, list | np.ndarray):
-                return [located(one) for one in value]
+                return [locate(one) for one in value]
             return place.get(value, value) if isinstance(value, str) else value
 
-        return [located(value) for value in columns]
+        return [locate(value) for value in columns]
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)

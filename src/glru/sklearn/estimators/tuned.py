@@ -47,7 +47,7 @@ class Tuned(LinearModel):
             Groups that are left out together, instead of single rows.
         """
         check_options(type(self).__name__, self.get_params(deep=False))
-        X, y = self._validated(X, y, ensure_min_samples=2)
+        X, y = self._validate(X, y, ensure_min_samples=2)
         with use_threads(self.n_jobs):
             self._choose(X, y, check_weight(sample_weight, X), groups)
         return self
