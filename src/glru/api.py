@@ -74,38 +74,38 @@ def loocv(
     model : Problem, Solution, estimator or results of statsmodels
         What to validate. A problem is trained first; a solution is used as it is, converged or not. An estimator is one of
         scikit-learn's linear models or of this library's, fitted or not. Results of statsmodels hold their data
-        (:func:`glru.statsmodels.to_problem` says which there are). For rows in blocks see the notes.
+        (:func:`glru.statsmodels.to_problem` lists the supported models). For rows in blocks see the notes.
     X, y, sample_weight : array, default=None
         The data of an estimator; a problem and a solution hold theirs.
     method : {"certified", "glru", "naive", "approx", "approx-glru"}, default="certified"
-        ``"certified"``: the cascade of the old optimum's bound, Newton candidates under a certificate, and training
-        only for what that leaves open. ``"glru"``: the paper's Algorithm 2, with early stopping. ``"naive"``: one
+        ``"certified"``: a cascade of the old optimum's bound, Newton candidates under a certificate, and training
+        only for rows that are still open. ``"glru"``: the paper's Algorithm 2, with early stopping. ``"naive"``: one
         warm-started training per row. ``"approx"``: one Newton step per row, unproven. ``"approx-glru"``: the paper's
-        bound, then one Newton step for the rest.
+        bound, then one unproven Newton step for the other rows.
     bound : {"auto", "primal", "dual", "local"}, default="auto"
         Which bounds may decide; "auto" uses all that apply.
     width : float or "labels", default=None
-        Refine until every interval is at most this wide, with trainings where nothing else helps. ``"labels"``: only until every
+        Refine until every interval is at most this wide, with trainings if necessary. ``"labels"``: only until every
         label is decided. If not given, every label is decided, and intervals are narrowed to 2e-6 on average where that takes
-        no training, so that metrics are known to at least four digits; what stays wider is said in the result. A regression is refined to
+        no training, so that metrics are known to at least four digits; the result reports intervals that stay wider. A regression is refined to
         1e-6 times the spread of the targets.
     tol : float, default=1e-6
-        Relative gap of the trainings of "naive", and of the first training where a problem or an estimator is given.
+        Relative gap of the trainings of "naive", and of the first training if a problem or an estimator is given.
     max_seconds : float, default=None
         Start nothing new after this many seconds: rows that are not decided by then stay undetermined, and every bound
-        holds all the same. What is under way ends at its next step: a Newton step of a batch, an iteration of a training.
+        still holds. Work in progress ends at its next step: a Newton step of a batch, or an iteration of a training.
     max_memory : int, default=None
-        Limit in bytes for the work arrays of a batch of rows, beside what the problem itself needs (its data, and for wide
-        data a matrix of one entry per pair of rows); at least 192 bytes per row. If not given, 2 GiB or that.
+        Limit in bytes for the work arrays of a batch of rows, in addition to what the problem itself needs (its data, and for wide
+        data a matrix of one entry per pair of rows); at least 192 bytes per row. If not given, 2 GiB or that minimum.
     max_trainings : int, default=None
-        For rows in blocks: at most this many of the rows that the bounds leave open are trained (none if not given), a few
-        passes over the data each; others stay "undetermined".
+        For rows in blocks: train at most this many of the rows that the bounds leave open (none if not given), at a few
+        passes over the data each; the others stay "undetermined".
     checkpoint : str or Path, default=None
-        A file that keeps finished work. A run that was killed goes on from it and gives the same result.
+        A file that keeps finished work. A run that was killed continues from it and gives the same result.
     output : str or Path, default=None
         For rows in blocks: a directory for one Parquet file of results per block, instead of arrays in memory.
     n_jobs : int, default=None
-        Number of threads; -1 for one per core. If not given, all cores, or ``OMP_NUM_THREADS`` of them where that is set.
+        Number of threads; -1 for one per core. If not given, ``OMP_NUM_THREADS`` if that is set, otherwise all cores.
     verbose : int, default=0
         Above 0: show progress on the terminal.
     progress : bool or callable, default=False
@@ -114,19 +114,19 @@ def loocv(
     Returns
     -------
     LOOCVResult
-        Bounds of every held-out score, labels, error counts, and which stage decided what; for an estimator with one model per
+        Bounds of every held-out score, labels, error counts, and the stage that decided each row; for an estimator with one model per
         class, one score per class.
 
     Notes
     -----
-    The steps of a pipeline are fitted again without each row, and so are weights with ``class_weight="balanced"``. For scalers (``StandardScaler``,
+    The steps of a pipeline are refitted without each row, and so are weights with ``class_weight="balanced"``. For scalers (``StandardScaler``,
     ``MinMaxScaler``, ``MaxAbsScaler``, ``RobustScaler``), ``SimpleImputer``, ``OneHotEncoder``, ``OrdinalEncoder``, ``VarianceThreshold``, steps that
     look at one row at a time (``FunctionTransformer``, ``PolynomialFeatures``, ``Normalizer``, ``Binarizer``) and column transformers of these,
-    what that changes is known in closed form. Other steps, such as ``PCA``, are fitted once for each row: ``result.n_refits`` says for
+    the effect of refitting is known in closed form. Other steps, such as ``PCA``, are refitted for each row: ``result.n_refits`` says for
     how many rows, ``result.refit_reason`` why.
 
-    Rows in blocks are validated in passes over the data, with the method "certified"; ``max_seconds`` ends what comes after the
-    pass of bounds. They take no ``max_memory`` and no ``checkpoint``.
+    Rows in blocks are validated in passes over the data, with the method "certified"; ``max_seconds`` limits the work after the
+    first pass of bounds. They take no ``max_memory`` and no ``checkpoint``.
 
     Examples
     --------
@@ -241,12 +241,12 @@ def cross_val_predict(
 ) -> CrossValResult | NDArray[Any]:
     """Certified drop-in for scikit-learn's ``cross_val_predict``: held-out predictions for any splitter.
 
-    For an estimator this is the array that scikit-learn's function of that name would give for its linear models; for a problem
-    or a solution it is an object with the bounds.
+    For an estimator this returns the array that scikit-learn's function would return for its linear models; for a problem
+    or a solution it returns an object with the bounds.
 
     Leave-one-out splits go through the cascade of :func:`glru.loocv`. The models of all other folds are
-    stepped together: one product with the data gives the scores of all of them, one their gradients, and their Hessians cost
-    one. Each step is followed by a certificate, until every held-out label (or, with ``width``, every score) is proven. On dense wide
+    stepped together: one product with the data gives all their scores, one all their gradients, and their Hessians together cost
+    one more. Each step is followed by a certificate, until every held-out label (or, with ``width``, every score) is proven. On dense wide
     data, and where the loss or the penalty does not allow this, each fold starts from the model of all rows.
 
     Parameters
@@ -261,31 +261,31 @@ def cross_val_predict(
     groups : array of shape (n_rows,), default=None
         Groups for splitters that need them.
     cv : int, splitter or iterable of (train, test), default=None
-        As in scikit-learn: k-fold, grouped, repeated, ...; 5 folds if not given.
+        As in scikit-learn, any splitter; 5 folds if not given.
     n_jobs, verbose
         As in :func:`glru.loocv`.
     params : dict, default=None
         As in scikit-learn, parameters of the estimator's ``fit``: ``{"sample_weight": weights}``, for a pipeline by the name of the step,
-        such as ``{"logisticregression__sample_weight": weights}``. Those of other steps are given to them in every split; nothing else.
+        such as ``{"logisticregression__sample_weight": weights}``. Parameters of other steps are passed to these in every split.
     method : {"predict", "decision_function", "predict_proba", "predict_log_proba"}, default="predict"
-        What to ask an estimator for.
+        The estimator's method whose output is returned.
     sample_weight : array of shape (n_rows,), default=None
-        Weights of an estimator's rows in training; the same as in ``params``.
+        Training weights of an estimator's rows, as an alternative to ``params``.
     width : float or "labels", default=None
-        Largest interval of a score to accept. If not given, labels are decided. Scores that are asked for are proven to 1e-4 (in a
-        regression, times the spread of y); these and those of a result are narrowed to the smaller of 1e-6 and the estimator's ``tol`` as far
-        as that costs no training. ``"labels"``: decide the labels of a result and no more. A problem's scores are narrowed as in :func:`glru.loocv`.
+        Largest width of a score's interval. If not given, labels are decided. Scores that the method returns are proven to 1e-4 (in a
+        regression, times the spread of y); these and those of a result are narrowed to the smaller of 1e-6 and the estimator's ``tol`` if
+        that takes no training. ``"labels"``: only decide the labels of a result. A problem's scores are narrowed as in :func:`glru.loocv`.
     tol : float, default=1e-6
         Relative gap of the first training.
     max_seconds : float, default=None
-        For a problem or a solution: start no fold after this many seconds, and end the one under way; what is not decided by
-        then stays "undetermined", with bounds that hold all the same.
+        For a problem or a solution: start no fold after this many seconds, and stop the one in progress; rows that are not decided by
+        then stay "undetermined", with bounds that still hold.
     progress : bool or callable, default=False
         As in :func:`glru.loocv`.
     return_result : bool, default=False
         Whether to return an estimator's bounds as well, in an object: one entry per held-out row in the order of the splits, which need
-        not be a partition. Its ``n_refits`` and ``refit_reason`` tell for how many splits the steps of a pipeline had to be fitted again. (If an
-        array is returned, a warning tells that of leave-one-out.)
+        not be a partition. Its ``n_refits`` and ``refit_reason`` say for how many splits the steps of a pipeline had to be refitted, and why. (If an
+        array is returned, a warning says so for leave-one-out.)
 
     Returns
     -------
@@ -464,7 +464,7 @@ def cross_validate(
     params, sample_weight
         As in :func:`glru.cross_val_predict`; the scores themselves are not weighted.
     return_train_score, return_estimator : bool, default=False
-        Refused if true: the models of the splits are not fitted, only their predictions of the test rows are known.
+        Not supported: the models of the splits are not fitted; only their predictions of the test rows are known.
     return_indices : bool, default=False
         Whether the result has the rows of the splits.
     error_score : float or "raise", default=nan
@@ -475,9 +475,9 @@ def cross_validate(
     Returns
     -------
     dict of arrays of shape (n_splits,)
-        ``"test_score"``, or ``"test_..."`` with the name of each scorer: see :func:`glru.cross_val_score` for what stands there with
-        leave-one-out. ``"fit_time"``: seconds; the predictions of all splits are found together, so that every entry is an equal share of
-        the time that took. ``"score_time"``: seconds of the scorers. ``"indices"`` with ``"train"`` and ``"test"``, if asked for.
+        ``"test_score"``, or ``"test_..."`` with the name of each scorer: see :func:`glru.cross_val_score` for its meaning with
+        leave-one-out. ``"fit_time"``: seconds; the predictions of all splits are computed together, so every entry is an equal share of
+        the total time. ``"score_time"``: seconds of the scorers. ``"indices"`` with ``"train"`` and ``"test"``, if asked for.
 
     Examples
     --------
@@ -496,7 +496,7 @@ def cross_validate(
     if return_train_score or return_estimator:
         name = "return_train_score" if return_train_score else "return_estimator"
         raise ValueError(
-            f"{name}=True needs the fitted models of the splits, of which glru.cross_validate knows the predictions of the test rows "
+            f"{name}=True needs the fitted models of the splits, but glru.cross_validate knows their predictions of the test rows "
             "only. Use sklearn.model_selection.cross_validate for these, and glru.cross_validate for the test scores."
         )
     with use_threads(n_jobs):
@@ -546,43 +546,43 @@ def stepwise(
 ) -> StepwiseResult:
     r"""Stepwise feature selection: the path of training every candidate, each choice proven.
 
-    All methods give the same path as training every candidate would: a step takes the move with the least criterion,
-    no move before any, then the lowest column. Values of "log_loss" and "squared_error" that differ by less than 1e-9 of the present
+    All methods give the same path as training every candidate: a step takes the move with the smallest criterion;
+    in a tie, stopping comes first, then the lowest column. Values of "log_loss" and "squared_error" that differ by less than 1e-9 of the present
     value count as equal, and those of "aic" and "bic" that differ by less than 1e-9 of the rows' total weight. A validation score that is exactly zero is an error whatever its label.
 
-    What no bound decides (a tie of different models, an optimum that is not unique, an L1 penalty alone with a hinge) is decided by the
-    trained models' values instead. Such a step is marked in the printed result, in ``proven`` and in reports.
+    Choices that no bound decides (a tie of different models, an optimum that is not unique, an L1 penalty alone with a hinge) are made by the
+    values of trained models. Such a step is marked in the printed result, in ``proven`` and in reports.
 
     Parameters
     ----------
     model : Problem, Solution, estimator or results of statsmodels
         The training problem with all columns, or its solution; or a linear model for two classes or a regression, fitted or not. The steps
-        of a pipeline in front of such a model are fitted to the rows that are trained on, with ``cv`` in every fold again; it needs ``cv``
-        or validation rows, and columns are those that the steps make.
+        of a pipeline are fitted to the training rows, with ``cv`` again in every fold; a pipeline needs ``cv``
+        or validation rows, and the columns are those that its steps produce.
     X, y : array, default=None
         The data of an estimator; a problem and a solution hold theirs.
     X_val, y_val : array of shape (n_validation, n_columns), array of shape (n_validation,), default=None
         The validation rows. Without them (and without ``cv``) the criterion is that of leave-one-out: for smooth losses on tall data the
-        held-out scores of every candidate are bounded as far as the step needs them, otherwise :func:`glru.loocv` validates trained candidates.
+        held-out scores of every candidate are bounded as tightly as the step needs, otherwise :func:`glru.loocv` validates trained candidates.
     direction : {"backward", "forward", "both"}, default="backward"
-        Whether to start from all columns and remove, from ``keep`` and add, or to do either from all columns.
+        Whether to start from all columns and remove, to start from ``keep`` and add, or to start from all columns and do either.
     method : {"certified", "glru", "naive"}, default="certified"
-        ``"certified"``: all candidates of a step by Newton candidates under certificates, then more steps and trainings
-        for those that matter and are still open. ``"glru"``: the paper's Algorithms 4 and 5: the old optimum's bounds,
+        ``"certified"``: bounds all candidates of a step at once by Newton steps under certificates, then takes more steps and
+        trains candidates that matter and are still open. ``"glru"``: the paper's Algorithms 4 and 5: the old optimum's bounds,
         then trainings in the order of the lower bounds, with early stopping. ``"naive"``: Algorithm 3, one
         warm-started training per candidate.
     criterion : {"error", "log_loss", "squared_error", "deviance", "aic", "bic"}, default="error"
         Number of wrong labels (classification), mean log-loss (the logistic loss), or mean squared error (regression) on
-        the validation rows. A regression on -1 and +1 may be judged by its wrong labels, too. Losses with a log or logit link are judged by the
+        the validation rows. A regression on -1 and +1 may also be judged by its wrong labels. Losses with a log or logit link are judged by the
         mean deviance. Or, judged on the training rows, Akaike's or the Bayesian information criterion; see the notes.
     max_steps : int, default=None
-        Most steps.
+        Largest number of steps.
     min_features, max_features : int, default=1, None
-        Where removing, and adding, ends.
+        The smallest number of columns when removing, and the largest when adding.
     forced : bool, default=False
-        Go on to ``min_features`` or ``max_features`` (or ``max_steps``) even where every move makes the criterion worse.
+        Continue to ``min_features`` or ``max_features`` (or ``max_steps``) even if every move makes the criterion worse.
     groups : sequence, default=None
-        One label per column: columns with the same label leave and come together. Or a list of lists of columns.
+        One label per column: columns with the same label are removed and added together. Or a list of lists of columns.
     keep : sequence of int or str, default=()
         Columns that always stay.
     cv : int, splitter or iterable of (train, test), default=None
@@ -596,9 +596,9 @@ def stepwise(
     progress : bool or callable, default=False
         Show progress, or call ``progress(stage, n_steps, n_features_left)``.
     max_seconds : float, default=None
-        End the search after this many seconds, in the middle of a step if need be: the path so far is returned.
+        Stop the search after this many seconds, if necessary in the middle of a step, and return the path so far.
     checkpoint : str or Path, default=None
-        A file that keeps finished steps. A search that was killed, or ended by a limit, goes on from it.
+        A file that keeps finished steps. A search that was killed, or ended by a limit, continues from it.
 
     Returns
     -------
@@ -688,8 +688,8 @@ def feature_importance(
 ) -> FeatureImportance:
     """Bound how much worse a model gets when a feature is dropped and the model retrained.
 
-    This is the importance by leaving out covariates (LOCO): unlike a permutation it asks what the model would be without the
-    feature, and unlike a loop of trainings all features together cost a few matrix products.
+    This is leave-one-covariate-out importance (LOCO): unlike permutation importance, it asks what the model would be without the
+    feature; unlike a loop of trainings, it costs a few matrix products for all features together.
 
     Parameters
     ----------
@@ -700,7 +700,7 @@ def feature_importance(
     X_val, y_val : array of shape (n_validation, n_columns), array of shape (n_validation,), default=None
         The validation rows. Without them, and without ``cv``, the criterion is that of leave-one-out, unless it is "aic" or "bic".
     criterion : {"error", "log_loss", "squared_error", "deviance", "aic", "bic"}, default=None
-        What increases, as in :func:`glru.stepwise`; if not given, the log-loss of a logistic model, the wrong labels of another
+        The criterion whose increase is measured, as in :func:`glru.stepwise`; if not given, the log-loss of a logistic model, the wrong labels of another
         classifier, the mean deviance with a log or logit link, or the squared error of another regression.
     groups : sequence, default=None
         One label per column: columns with the same label, such as the dummies of a category, are left out together. Or a list of
@@ -770,19 +770,19 @@ def after(
 ) -> After:
     """Prove bounds on the model that retraining on changed data would give.
 
-    Questions about the result are answered by the old model and by Newton steps of the changed problem. Where these leave a label
-    open that was asked for, a training goes on from there and stops as soon as every such label is decided, or where float64
+    Questions about the result are answered by the old model and by Newton steps of the changed problem. If a label
+    that was asked for is still open, a training continues from there and stops as soon as every such label is decided or float64
     cannot decide more; ``max_steps`` and ``max_seconds`` limit that.
 
     Parameters
     ----------
     model : Solution, Problem, estimator or results of statsmodels
-        The trained model. It need not have converged: the bounds widen, they do not fail. Or a problem, which is trained first, or
+        The trained model. It need not have converged; the bounds are then wider, but still hold. Or a problem, which is trained first, or
         one of scikit-learn's linear models (or this library's), which is trained on the data in ``X`` and ``y``.
     change : Change
         What happens to the data, for example ``glru.RemoveRows([3]) + glru.AddColumns(Z)``.
     candidate : {"auto", "carry", "newton"}, default="auto"
-        Where the bounds are centred. ``"carry"``: the old optimum, at a cost in proportion to the change.
+        Where the bounds are centred. ``"carry"``: the old optimum, at a cost proportional to the size of the change.
         ``"newton"``: a few exact Newton steps of the changed problem, far tighter. ``"auto"``: both, where a
         Newton step applies and its system is small enough to solve directly, and then a training for labels that are still open.
     bound : {"auto", "primal", "dual", "local"}, default="auto"
@@ -807,7 +807,7 @@ def after(
     Notes
     -----
     Rows in blocks can be removed, added, or removed and then added. The bounds are those of the local certificate after Newton
-    steps, a pass over the data each, which are made when the function is called.
+    steps, each of which takes one pass over the data, when the function is called.
     A regression has no labels: its intervals are those after the Newton steps.
 
     Examples
@@ -857,22 +857,22 @@ def influence(
 ) -> Influence:
     """How leaving out each row changes a model: exact, proven Cook's distances, DFBETAS, DFFITS and deletion residuals.
 
-    Every quantity is that of the models trained again without each row, not of one Newton step, and comes with an interval that holds it.
+    Every quantity refers to models retrained without each row, not to one Newton step, and comes with a proven interval.
 
     Parameters
     ----------
     model : Problem, Solution, estimator or results of statsmodels
         The model. A problem is trained first; a solution is used as it is. An estimator is one of scikit-learn's linear models or of this
-        library's with one score per row, fitted or not, without steps in front of it.
+        library's with one score per row, fitted or not, without preprocessing steps.
     X, y, sample_weight : array, default=None
         The data of an estimator; a problem and a solution hold theirs.
     width : float, default=1e-3
-        How well the move of the model is to be known, in the norm of the Hessian, relative to its length or, where that is more, to the root
-        mean square of all lengths. Rows that are not known so well are refined, in the order of what that costs.
+        The accuracy of the model's move, in the norm of the Hessian, relative to the length of the move or to the root mean square of all
+        lengths, whichever is larger. Rows known less accurately are refined, cheapest methods first.
     tol : float, default=1e-8
-        Relative gap of the first training; what it leaves is taken out by Newton steps.
+        Relative gap of the first training; Newton steps remove the remaining error.
     max_seconds : float, default=None
-        Start nothing new after this many seconds: intervals are then wider, and hold all the same.
+        Start nothing new after this many seconds; the intervals are then wider, but still hold.
     max_memory : int, default=None
         Limit in bytes for the work arrays of a batch of rows; 2 GiB if not given.
     n_jobs, verbose, progress
@@ -935,7 +935,7 @@ def jackknife(
     groups : array of shape (n_rows,), default=None
         Leave out the rows of one group at a time (the cluster jackknife, CRV3); single rows if not given.
     center : {"estimate", "mean"}, default=None
-        What the covariance is centred at: the model of all rows, or the mean of the models. If not given, the mean for single rows (the
+        The centre of the covariance: the model of all rows, or the mean of the models. If not given, the mean for single rows (the
         jackknife of Tukey), the model of all rows for groups (CRV3).
     width, tol, max_seconds, max_memory, n_jobs, verbose, progress
         As in :func:`glru.influence`.
@@ -988,7 +988,7 @@ def _deletion_problem(function: str, model: Any, X: Any, y: Any, sample_weight: 
     if adapted.shifts is not None:
         raise ValueError(
             f"glru.{function} leaves out rows of the model's own data, but {adapted.shifts} without each row. "
-            "Give the model alone, with X as the steps make it, and weights that are numbers."
+            "Give the model alone, with X as transformed by the steps, and numeric weights."
         )
     if len(adapted.problems) > 1:
         raise ValueError(
