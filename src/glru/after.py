@@ -125,7 +125,7 @@ class After(Shown):
 
     Made by :func:`glru.after`. Every bound holds for the exact optimum on the changed data, whether or not
     the old training had converged, and includes the rounding of its own computation. Scores are shaped as ``X @ coef``,
-    with one column per class where an estimator has one problem per class.
+    with one column per class if an estimator has one problem per class.
 
     Attributes
     ----------
@@ -191,7 +191,7 @@ class After(Shown):
 
     @property
     def radius(self) -> float:
-        """No retrained coefficient vector is farther than this from the best candidate's; inf where that is unknown."""
+        """Upper bound of the distance between the retrained coefficients and the best candidate; inf if unknown."""
         return max(part.radius for part in self.parts)
 
     @property

@@ -34,8 +34,8 @@ CRITERIA: dict[str, Literal["error", "log_loss", "squared_error"]] = {
 class CertifiedRFECV(RFECV):  # type: ignore[misc]
     """Recursive feature elimination with cross-validation, as in scikit-learn's ``RFECV``, with proof.
 
-    In every fold, and then on all rows, the features of the smallest coefficients leave step by step. Coefficients and held-out scores are
-    intervals that hold the exact optimum's, so that what leaves, and which number of features scores best, does not depend on how far a model
+    In every fold, and then on all rows, the features with the smallest coefficients are eliminated step by step. Coefficients and held-out scores are
+    intervals that contain those of the exact optimum, so neither the eliminated features nor the best number of features depends on how far a model
     was trained.
 
     Parameters
@@ -43,9 +43,9 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
     estimator : estimator
         A linear model for two classes or a regression, of scikit-learn or of this library.
     step : int or float, default=1
-        How many features leave at a time, or which share of all features.
+        The number of features eliminated at a time, or their share of all features.
     min_features_to_select : int, default=1
-        Where the elimination ends.
+        The number of features at which the elimination ends.
     cv : int, splitter or iterable, default=None
         Folds as in scikit-learn.
     scoring : {"accuracy", "r2", "neg_log_loss", "neg_mean_squared_error"}, default=None
@@ -55,11 +55,11 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
     n_jobs : int, default=None
         Threads, as in :func:`glru.loocv`.
     importance_getter : str, default="auto"
-        Features leave by their coefficients, which ``"auto"`` and ``"coef_"`` both mean.
+        Features are eliminated by their coefficients; ``"auto"`` and ``"coef_"`` mean the same.
     training_tol : float, default=1e-8
-        Relative gap of the trainings, from which bounds are narrowed on.
+        Relative gap of the trainings from which bounds are narrowed.
     max_seconds : float, default=None
-        Most seconds; where they do not suffice, ``fit`` raises a TimeoutError.
+        Time limit in seconds; ``fit`` raises a TimeoutError if it is exceeded.
 
     Attributes
     ----------
@@ -70,15 +70,15 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
     estimator_ : estimator
         Trained on all rows and the chosen features.
     n_features_in_ : int
-        The number of features that were seen.
+        The number of features in the data.
     feature_names_in_ : array of str
-        Their names, where X had some.
+        Their names, if X had any.
     cv_results_ : dict
         As in scikit-learn, with proven ends of the scores as ``"mean_test_score_lower"`` and ``"mean_test_score_upper"``, and
         ``"split0_test_score_lower"`` and so on for each fold.
     certified_ : bool
-        Whether every choice is proven: the features that left, and the number of features. Equal coefficients, as duplicates have
-        them, cannot be distinguished; then the first one is eliminated.
+        Whether every choice is proven: the eliminated features and the number of features. Equal coefficients, such as those of
+        duplicates, cannot be distinguished; then the first one is eliminated.
 
     Examples
     --------

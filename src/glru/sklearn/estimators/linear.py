@@ -316,7 +316,7 @@ class Classifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Array:
         """The probability of every class; with the logistic and the multinomial loss only.
 
-        More than two classes with the logistic loss: one-vs-rest, normalised.
+        For more than two classes with the logistic loss, one-vs-rest probabilities are normalised.
 
         Parameters
         ----------
@@ -348,9 +348,9 @@ class Classifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
             Queries.
         add : tuple (X, y) or (X, y, sample_weight), or AddRows, default=None
-            Rows that come.
+            Rows to add.
         remove : sequence of int, default=None
-            Positions of rows that go.
+            Positions of rows to remove.
 
         Returns
         -------
@@ -370,21 +370,21 @@ class Classifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
 
 
 class GLRUClassifier(Classifier):
-    r"""A linear classifier that keeps the proof of its fit and answers what happens when its data changes.
+    r"""A linear classifier that keeps the proof of its fit and predicts the effect of changes to its data.
 
     With ``C`` it minimises :math:`C \sum_i s_i \ell(y_i, z_i) + \tfrac12 \|w\|^2 + \kappa \|w\|_1`, with ``lam``
     :math:`\tfrac{1}{\sum s} \sum_i s_i \ell(y_i, z_i) + \tfrac{\lambda}{2} \|w\|^2 + \kappa \|w\|_1`, where
     :math:`z_i = x_i^\top w + b` and the intercept is not penalised. More than two classes: one-vs-rest, or one problem of all classes with
-    ``loss="multinomial"``, as scikit-learn's ``LogisticRegression`` has it.
+    ``loss="multinomial"``, as in scikit-learn's ``LogisticRegression``.
 
     Parameters
     ----------
     loss : {"logistic", "multinomial", "squared_hinge", "smoothed_hinge", "hinge"} or Loss, default="logistic"
-        The loss of one row. ``"multinomial"`` is the logistic loss where there are two classes.
+        The loss of one row. ``"multinomial"`` is the logistic loss for two classes.
     C : float, default=1.0
         Weight of the losses, as in scikit-learn.
     lam : float, default=None
-        Strength of the squares in the paper's scaling; instead of ``C``.
+        Strength of the squared penalty in the paper's scaling; replaces ``C``.
     kappa : float, default=0.0
         Strength of the absolute values of the coefficients.
     fit_intercept : bool, default=True
@@ -489,9 +489,9 @@ class Regressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         within : float
             How far a prediction may move and still count as the same.
         add : tuple (X, y) or (X, y, sample_weight), or AddRows, default=None
-            Rows that come.
+            Rows to add.
         remove : sequence of int, default=None
-            Positions of rows that go.
+            Positions of rows to remove.
 
         Returns
         -------
@@ -510,7 +510,7 @@ class Regressor(RegressorMixin, LinearModel):  # type: ignore[misc]
 
 
 class GLRURegressor(Regressor):
-    r"""A linear regression that keeps the proof of its fit and answers what happens when its data changes.
+    r"""A linear regression that keeps the proof of its fit and predicts the effect of changes to its data.
 
     The objective is that of :class:`glru.GLRUClassifier` with a loss of the residual; with the squared loss
     :math:`\ell = (y - z)^2 / 2`, ``C`` is ``1 / alpha`` of scikit-learn's ``Ridge``.

@@ -49,34 +49,34 @@ def _count_features(wanted: Any, n_features: int, until_tol: bool) -> int | None
 class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Stepwise selection of features by certified validation, for pipelines.
 
-    Takes the features that training every candidate of every step would take (:func:`glru.stepwise`).
+    Selects the same features as training every candidate in every step (:func:`glru.stepwise`).
 
     Parameters
     ----------
     estimator : estimator
         A linear model for classes (one model of all of them, if there are more than two) or a regression, of scikit-learn or of this library; or a pipeline that ends in one, whose steps
-        (scalers) are fitted to the rows that are trained on, in every fold again, and keep the number of columns.
+        (scalers) are fitted to the training rows, again in every fold, and keep the number of columns.
     direction : {"backward", "forward", "both"}, default="backward"
         Whether to remove features, to add them, or to do either.
     validation : float, (X_val, y_val), "loo", int, splitter or iterable, default=0.1
-        The validation rows: a share of the data drawn at random (stratified for a classifier), rows of their own,
+        The validation rows: a share of the data drawn at random (stratified for a classifier), separate rows,
         leave-one-out, or folds as in scikit-learn.
     criterion : {"auto", "error", "log_loss", "squared_error", "aic", "bic"}, default="auto"
-        What to make small; "auto" is "error" for a classifier and "squared_error" for a regressor. "aic" and "bic" judge on the rows
-        that are trained on, without ``validation``.
+        What to minimise; "auto" is "error" for a classifier and "squared_error" for a regressor. "aic" and "bic" judge by the training
+        rows, without ``validation``.
     method : {"certified", "glru", "naive"}, default="certified"
         As in :func:`glru.stepwise`.
     max_steps, min_features, max_features, forced, groups, keep, max_seconds, checkpoint, progress
         As in :func:`glru.stepwise`.
     n_features_to_select : "auto", int or float, default=None
         As in scikit-learn's ``SequentialFeatureSelector``: stop at this number or share of the features, whatever the criterion says.
-        "auto" is half of them, or with ``tol`` as many as that asks for. Without it the search ends where no step is better.
+        "auto" is half of them, or, with ``tol``, as many as that requires. If not given, the search ends when no step is better.
     tol : float, default=None
-        With ``n_features_to_select="auto"``: end before a step, the first one excepted, that makes the score better by less than this.
+        With ``n_features_to_select="auto"``: stop before a step (other than the first) that improves the score by less than this.
     scoring : {"accuracy", "neg_log_loss", "neg_mean_squared_error"}, default=None
-        The criterion by scikit-learn's name of it; the score is then the mean over folds of their means, as there.
+        The criterion by its name in scikit-learn; the score is then the mean over the folds of their means, as in scikit-learn.
     cv : int, splitter or iterable, default=None
-        Folds that judge, in place of ``validation``.
+        Folds, instead of ``validation``.
     training_tol : float, default=1e-6
         Relative gap of the model of each step.
     n_jobs : int, default=None

@@ -89,7 +89,7 @@ class Tuned(LinearModel):
         """The estimator of one strength."""
 
     def _grid(self) -> tuple[str, Array]:
-        """Which parameter is chosen, and its values from the strongest penalty to the weakest."""
+        """The parameter to choose, and its values from the strongest penalty to the weakest."""
         name, values = ("C", self.Cs) if self.lams is None else ("lam", self.lams)
         grid = np.unique(np.asarray(values, dtype=np.float64))
         if grid.size == 0 or not np.all(np.isfinite(grid) & (grid > 0.0)):
@@ -98,7 +98,7 @@ class Tuned(LinearModel):
 
 
 def _check_criterion(adapted: Adapted, criterion: str) -> None:
-    """Refuse a criterion that does not go with the estimator's loss and classes."""
+    """Refuse a criterion that does not fit the estimator's loss and classes."""
     if criterion == "log_loss":
         adapted.require_probabilities()
     if criterion != "error" and len(adapted.problems) > 1:
@@ -138,8 +138,8 @@ def _value_of(found: HeldOut, criterion: str, places: Any) -> tuple[float, float
 class GLRUClassifierCV(Classifier, Tuned):
     """A linear classifier whose ``C`` (or ``lam``) is chosen by certified cross-validation, leave-one-out by default.
 
-    The objective is that of :class:`glru.GLRUClassifier`. Every held-out error is proven, so the choice is that of
-    brute force; where several strengths do equally well the strongest penalty is taken.
+    The objective is that of :class:`glru.GLRUClassifier`. Every held-out error is proven, so the choice is the same as by
+    brute force; if several strengths are equally good, the strongest penalty is chosen.
 
     Parameters
     ----------
@@ -148,16 +148,16 @@ class GLRUClassifierCV(Classifier, Tuned):
     Cs : sequence of float, default=(1e-3, 1e-2, 1e-1, 1, 10, 100)
         The grid of ``C``.
     lams : sequence of float, default=None
-        The grid of ``lam``; instead of ``Cs``.
+        The grid of ``lam``; replaces ``Cs``.
     criterion : {"error", "log_loss"}, default="error"
-        What to minimise; the second for two classes and the logistic loss.
+        What to minimise; "log_loss" needs two classes and the logistic loss.
     cv : int, splitter or iterable of (train, test), default=None
-        The splits; leave-one-out (or, with groups, leave-one-group-out) if not given. With splits the criterion is the mean of its
-        values in them, as in ``LogisticRegressionCV``: the share of errors, not their number.
+        The splits; leave-one-out (or, with groups, leave-one-group-out) if not given. With splits, the criterion is averaged
+        over them, as in ``LogisticRegressionCV``: the share of errors, not their number.
     preprocessing : transformer, default=None
-        Steps in front of the model: a scaler, an imputer, a pipeline or column transformer of such. They are fitted again to the train rows of
-        every split, at every strength, as :func:`glru.loocv` does for a pipeline, and for the final model to all rows. (A pipeline in front of
-        this estimator is fitted to all of its rows before they are split.)
+        Preprocessing steps: a scaler, an imputer, a pipeline or a column transformer of these. They are refitted to the train rows of
+        every split, at every strength, as :func:`glru.loocv` does for a pipeline, and to all rows for the final model. (Steps before
+        this estimator in a pipeline are fitted to all rows before they are split.)
     kappa, fit_intercept, class_weight, tol, solver, max_iter, keep_data
         As in :class:`glru.GLRUClassifier`.
     n_jobs, verbose : int, default=None, 0
@@ -168,12 +168,12 @@ class GLRUClassifierCV(Classifier, Tuned):
     C_ or lam_ : float
         The strength chosen.
     grid_, criterion_lower_, criterion_upper_ : array
-        The grid from the strongest penalty to the weakest, and the certified interval of the criterion at each; one that cannot be the best
-        is not made narrower than that takes.
+        The grid from the strongest penalty to the weakest, and the certified interval of the criterion at each; strengths that
+        cannot be the best have wider intervals.
     best_index_, certified_ : int, bool
-        The place of the choice, and whether no other strength can be better.
+        The index of the choice, and whether it is proven that no other strength is better.
     preprocessing_, n_refits_ : transformer, int
-        The steps fitted to all rows, where there are some, and for how many splits they had to be fitted again without a closed form.
+        The steps fitted to all rows, if there are any, and the number of splits in which they were refitted without a closed form.
     classes_, coef_, intercept_, n_iter_, dual_gap_, certificate_, solutions_
         As in :class:`glru.GLRUClassifier`.
 
