@@ -871,7 +871,7 @@ class Cascade:
                 and has_row_models(problem)
             ):
                 models = RowModels(problem)
-                start = models.place(self.solution.point)
+                start = models.place(self.solution.point, self.problem.weights)
                 found = models.retrained(problem.weights, start, rows, lambda *ends: self.finished(row, *ends))
                 self.limited[row] = found.exhausted
                 return found.lower, found.upper

@@ -895,7 +895,10 @@ def single_fold_bounds(
     if solution is not None and has_wide_rows(problem):
         models = RowModels(problem)
         near = models.retrained(
-            problem.weights, models.place(solution.point), test, lambda *ends: budget.spent or narrow(*ends)
+            problem.weights,
+            models.place(solution.point, solution.problem.weights),
+            test,
+            lambda *ends: budget.spent or narrow(*ends),
         )
         if near.exhausted or budget.spent or decided(near.lower, near.upper):
             done = decided(near.lower, near.upper) or not budget.spent
