@@ -352,6 +352,8 @@ class ChangedModel:
     @np.errstate(all="ignore")
     def radius(self) -> float:
         """No retrained coefficient vector is farther than this from the best candidate's; inf where that is unknown."""
+        if isinstance(self._local, RowEllipsoid):
+            return self._local.coef_radius
         strength = (self.carried if self._held else self.problem).penalty.strong_convexity
         return float(ball_radius(self.gap / strength)) if strength > 0.0 else np.inf
 

@@ -411,6 +411,9 @@ MUTANTS: dict[str, Mutant] = {
     "queries-of-row-ellipsoids-taken-as-exact": Mutant(
         "glru.updates.row_models:RowEllipsoid._norm_sum", scaled(0.0), SLACK
     ),
+    "row-ellipsoids-of-models-that-are-stored-exactly": Mutant(
+        "glru.updates.row_models:RowEllipsoid.gap", lambda _: lambda self: self.nu * self.radius, SLACK
+    ),
     "thousandth-of-the-radius-of-row-ellipsoids": Mutant(
         "glru.updates.row_models:RowEllipsoid.radius", scaled(1e-3), SLACK
     ),

@@ -554,6 +554,27 @@ def test_row_ellipsoids_hold_the_optimum(seed, fit_intercept, free):
     assert finite
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_gaps_of_row_ellipsoids_are_those_of_stored_models(seed):
+    """Behind columns far from zero an intercept is rounded by much more than what the model of centred rows is off."""
+    problem = wide_model(unlike_units(12, seed) + 1e6, seed)
+    out = glru.after(glru.solve(problem), glru.RemoveRows([0]))
+    changed, point = out.problem, out.point
+    truth = retrain(changed, 40)
+    with mpmath.workdps(50):
+
+        def objective(coef, intercept):
+            coef, lam = [mpmath.mpf(w) for w in coef], [mpmath.mpf(float(v)) for v in changed.quadratic]
+            scores = [mpmath.fdot(map(float, row), coef) + intercept for row in changed.X]
+            losses = [mpmath.log1p(mpmath.exp(-float(y) * z)) for y, z in zip(changed.y, scores, strict=True)]
+            return mpmath.fdot(map(float, changed.weights), losses) + mpmath.fdot(lam, [w * w for w in coef]) / 2
+
+        distance = objective(point.coef, point.intercept) - objective(truth.coef, truth.intercept)
+        assert 0 < distance <= out.gap < 1e-12
+        far = mpmath.norm([w - v for w, v in zip(map(mpmath.mpf, point.coef), truth.coef, strict=True)])
+        assert far <= out.radius < 1e-9
+
+
 @pytest.mark.parametrize(("seed", "fit_intercept", "free"), WIDE)
 def test_queries_of_row_ellipsoids_round_outward(seed, fit_intercept, free):
     """With a radius of zero, intervals still hold the exact scores and coefficients of the model that the dual variables stand for."""

@@ -323,7 +323,7 @@ class Proofs:
     def _size(self, region: Region) -> tuple[float, float]:
         """The gap of a region's centre, and how far it is at most from the retrained model."""
         if isinstance(region, RowEllipsoid):
-            return region.gap, radius_of(region.gap, region.models.problem.penalty)
+            return region.gap, region.coef_radius
         if isinstance(region, LocalEllipsoid | ClassEllipsoid):
             return region.gap, radius_of(region.gap, self.problem.penalty)
         return self.after.carried.gap, radius_of(self.after.carried.gap, self.after.carried.penalty)

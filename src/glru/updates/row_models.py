@@ -177,8 +177,25 @@ class RowEllipsoid(Region):
 
     @property
     def gap(self) -> float:
-        """At least the objective's distance from its optimum: by convexity, as for a local ellipsoid."""
-        return self.nu * self.radius * (1.0 + FEW) + TINY**2 if np.isfinite(self.radius) else np.inf
+        """At least the distance of the objective at :attr:`point` from its optimum: by convexity, as for a local ellipsoid."""
+        if not np.isfinite(self.radius):
+            return np.inf
+        side, curvatures, point = self.models.side, self.metric.curvatures, self.point
+        # The stored coefficients are off in the metric of the penalty, and the intercept by the sum that it is made of: so are the scores.
+        off, shift = side.unit * self._norm_sum, 0.0
+        if side.center is not None:
+            shift = side.unit * (float(np.abs(side.center) @ np.abs(point.coef)) + abs(float(self.free[-1])))
+        moves = np.where(self.weights > 0.0, side.norms * off + shift, 0.0) * (1.0 + FEW)
+        moved = float(np.sqrt(off**2 + curvatures @ np.square(moves))) * (1.0 + gamma(moves.size + 16)) + TINY
+        grown = float(np.exp(self.models.constant * moves.max(initial=0.0) + self.exponent)) * moved
+        return (self.nu + grown) * (self.radius + moved) * (1.0 + FEW) + TINY**2
+
+    @property
+    def coef_radius(self) -> float:
+        """No optimal coefficient vector is farther than this from that of :attr:`point`; infinite where a column is not penalised."""
+        strength = self.models.problem.penalty.strong_convexity
+        far = (self.radius + self.models.side.unit * self._norm_sum) * (1.0 + FEW) + TINY
+        return far / float(np.sqrt(strength)) * (1.0 + FEW) if strength > 0.0 else np.inf
 
     def row_bounds(self, rows: Rows) -> Bounds:
         """Bounds of the scores of some of the rows, corrected to first order."""
