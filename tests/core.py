@@ -75,6 +75,7 @@ from glru.updates.columns import (
     has_subsets,
     has_wide_columns,
 )
+from glru.updates.columns.folds import Evaluated
 from glru.updates.columns.one_step import least_radius, row_norm_cuts
 from glru.updates.columns.wide import Steps
 from glru.updates.folds import Factors, Folds, has_folds
@@ -111,6 +112,7 @@ __all__ = [
     "Deletions",
     "DiagonalMetric",
     "DualBox",
+    "Evaluated",
     "Factors",
     "Floor",
     "FoldColumns",

@@ -173,6 +173,22 @@ def _same_columns(bounds_nearby):
     return lambda problem, known, counts, changed, *scores: bounds_nearby(problem, known, counts, (0, 0), *scores)
 
 
+def _rows_before(_):
+    """As if a column that comes made no row longer."""
+
+    def mutant(self, members):
+        norms, tests = self.norms[:, None, :], self.family.data.tests[:, None, :]
+        self.largest[:, members] = norms.max(axis=2)
+        self.asked[:, members if self.family.add else slice(None)] = np.take_along_axis(norms, tests, axis=2)
+
+    return mutant
+
+
+def _without_exponent(local_radius):
+    """As if curvatures were the same everywhere."""
+    return lambda constant, largest_norm, nu, exponent: local_radius(constant, largest_norm, nu, 0.0)
+
+
 def _inward(score_bounds):
     def mutant(self, X):
         lower, upper = score_bounds(self, X)
@@ -581,7 +597,19 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.columns.folds:Evaluated.measure", inside(sum_error=nothing, gamma=nothing, FEW=zero), FOLD_COLUMNS
     ),
     "half-the-radius-of-columns-in-folds": Mutant(
-        "glru.updates.columns.folds:Evaluated.bounds", inside(local_radius=scaled(0.5)), FOLD_COLUMNS
+        "glru.updates.columns.folds:Evaluated._measure_widely", inside(local_radius=scaled(0.5)), FOLD_COLUMNS
+    ),
+    "half-the-radius-of-columns-near-present-models": Mutant(
+        "glru.updates.columns.folds:PresentMetric.certify", inside(local_radius=scaled(0.5)), FOLD_COLUMNS
+    ),
+    "half-the-gradients-of-columns-near-present-models": Mutant(
+        "glru.updates.columns.folds:PresentMetric.certify", inside(_lengths=scaled(0.5)), FOLD_COLUMNS
+    ),
+    "rows-of-columns-that-come-taken-as-those-before": Mutant(
+        "glru.updates.columns.folds:PresentMetric.place", _rows_before, FOLD_COLUMNS
+    ),
+    "curvatures-of-columns-in-folds-that-do-not-move": Mutant(
+        "glru.updates.columns.folds:PresentMetric.certify", inside(local_radius=_without_exponent), FOLD_COLUMNS
     ),
     # Information criteria.
     "free-columns-projected-out-exactly": Mutant(

@@ -528,7 +528,7 @@ class FoldsJudge(Judge):
         counted = np.array([judge.rows.row_weight for judge in self.judges if isinstance(judge, ValidationJudge)])
         share = ROUGH if np.isinf(contest.resolution) else 0.05 * criterion.resolution
 
-        def settle(places: Columns, least: Array, most: Array) -> Zeros:
+        def take(places: Columns, least: Array, most: Array) -> None:
             budget.check()
             low, high = criterion.terms(data.answers[:, None, :], least, most)
             known = data.asked[:, None, :] & (high - low <= criterion.width(share, 1.0))
@@ -542,6 +542,10 @@ class FoldsJudge(Judge):
             upper[:, places] = np.maximum(np.minimum(upper[:, places], high), lower[:, places])
             low, high = lower[:, places].sum(axis=0), upper[:, places].sum(axis=0)
             contest.settle(places + offset, lower_end(low * (1.0 - self._error)), high * (1.0 + self._error))
+
+        def settle(places: Columns, *ends: Array) -> Zeros:
+            if ends:
+                take(places, *ends)
             low, high = contest.lower[places + offset], contest.upper[places + offset]
             open_ones = np.zeros(places.size, dtype=bool)
             if np.isinf(contest.resolution) or contest.winner is None:

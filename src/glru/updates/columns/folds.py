@@ -10,7 +10,8 @@ products, with the Hessian of the present model, changed by one column as in :mo
 """
 
 from collections.abc import Callable, Sequence
-from typing import final
+from functools import cached_property
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +22,12 @@ from glru.losses import Logistic, Loss, WithOffset
 from glru.problem import Point, Problem
 from glru.regions.local import local_radius
 from glru.updates.carried_rows import sum_error
+from glru.updates.columns.subsets import Metrics, _frobenius, _lengths, factor_all
 
 Places = NDArray[np.intp]
 
-Settle = Callable[[Places, Array, Array], NDArray[np.bool_]]
-"""Takes bounds of shape (n_folds, n_members, n_tests) of some candidates' scores in; which of the candidates are still open."""
+Settle = Callable[..., NDArray[np.bool_]]
+"""Which of some candidates are still open, ``settle(members)``; with bounds of their scores of shape (n_folds, n_members, n_tests), these are taken in first."""
 
 SCORES_TOGETHER = 80_000
 """Scores of the candidates that are worked on together, about, so that these stay in the cache."""
@@ -41,6 +43,12 @@ LONGEST_MOVE = 4.0
 
 FEW_COLUMNS = 16
 """From more columns on, a step with a Hessian of its own costs more than several with a shared one."""
+
+MOST_EXPONENT = 2.0
+"""Where curvatures may differ from those of the present model by more than this exponent, the metric of the penalty is asked too."""
+
+MOST_PAIRS = 4_000_000
+"""Entries of the products of columns in pairs, at most."""
 
 MOST_DATA = 20_000_000
 """Entries of the data of all folds, at most."""
@@ -62,15 +70,14 @@ def has_fold_columns(folds: Sequence[Problem]) -> bool:
     )
 
 
-def _expand(loss: Loss, y: Array, scores: Array) -> tuple[Array, Array]:
-    """Slopes, and at most the curvatures."""
-    slopes = loss.gradient(y, scores)
+def _curvatures(loss: Loss, y: Array, scores: Array, slopes: Array) -> Array:
+    """At most the curvatures at some scores, from the slopes there."""
     if not isinstance(loss, Logistic):
-        return slopes, np.array(np.broadcast_to(loss.curvature(y, scores), scores.shape))
+        return np.array(np.broadcast_to(loss.curvature(y, scores), scores.shape))
     curvatures = np.abs(slopes)
     # p (1 - p), of which 1 - p is off by a few units.
     curvatures *= (1.0 - FEW) - curvatures
-    return slopes, np.maximum(curvatures, 0.0, out=curvatures)
+    return np.maximum(curvatures, 0.0, out=curvatures)
 
 
 @final
@@ -135,12 +142,15 @@ class FoldColumns:
         self.A = np.ascontiguousarray(data.X[:, np.append(chosen, free).astype(np.intp)])
         self.lam = data.strengths[:, chosen]
         self.strengths = np.hstack([self.lam, np.zeros((len(self.lam), len(free)))])[:, None, :]
-        slopes, curvatures = _expand(data.loss, data.y, np.matmul(present[:, None, :], self.A))
+        self.scores = np.matmul(present[:, None, :], self.A)
+        slopes = data.loss.gradient(data.y, self.scores)
+        curvatures = _curvatures(data.loss, data.y, self.scores, slopes)
         weighted = self.A * (data.weights * curvatures)
         hessians = np.matmul(weighted, np.swapaxes(self.A, 1, 2))
         here = np.arange(hessians.shape[1])
         hessians[:, here, here] += self.strengths[:, 0]
-        self.inverse = _inverses(hessians)
+        factors = factor_all(hessians, data.n_rows)
+        self.inverse = np.matmul(factors.inverse, np.swapaxes(factors.inverse, 1, 2))
         gradients = np.matmul(data.weights * slopes, np.swapaxes(self.A, 1, 2)) + self.strengths * present[:, None, :]
         base = present[:, None, :] - np.matmul(gradients, self.inverse)
         total = (data.weights * curvatures).sum(axis=2)
@@ -171,49 +181,97 @@ class FoldColumns:
         self.coefs[self.slow], self.own[self.slow] = 0.0, 0.0
         self.near = np.zeros(gains.shape, dtype=bool)
         self._lengths: Array | None = None
+        self.metric = PresentMetric(self, present, curvatures, factors)
+        if add:
+            self.metric.border(hessians, crossed, squares)
         # Those first that make the objective least, about.
         self.order = np.argsort(-np.where(np.isfinite(gains), gains, 0.0).sum(axis=0), kind="stable")
 
-    def row_lengths(self, members: Places) -> Array:
-        """At least the lengths of the rows of candidates in the inverse metric of the penalty, of shape (n_folds, n_members)."""
+    @cached_property
+    def present_lengths(self) -> Array:
+        """At least the lengths of the rows of the present columns in the inverse metric of the penalty, of shape (n_folds, 1)."""
         with np.errstate(all="ignore"):
-            if self._lengths is None:
-                squares = np.matmul((1.0 / self.lam)[:, None, :], np.square(self.A[:, : self.chosen.size]))
-                largest = squares.max(axis=2, initial=0.0)
-                if self.add:
-                    most = np.abs(self.data.X[:, self.columns]).max(axis=2)
-                    largest = largest + np.square(most) / self.own_lam
-                tiny = TINY / np.sqrt(self.data.strengths.min(axis=1, keepdims=True))
-                self._lengths = np.sqrt(largest) * (1.0 + gamma(self.chosen.size + 8)) + tiny
-                self._lengths = np.broadcast_to(self._lengths, (len(self.lam), self.columns.size))
-        return self._lengths[:, members]
+            squares = np.matmul((1.0 / self.lam)[:, None, :], np.square(self.A[:, : self.chosen.size]))
+            tiny = TINY / np.sqrt(self.data.strengths.min(axis=1, keepdims=True))
+            return np.sqrt(squares.max(axis=2, initial=0.0)) * (1.0 + gamma(self.chosen.size + 8)) + tiny
+
+    @cached_property
+    def lengths(self) -> Array:
+        """At least the lengths of the rows of candidates in the inverse metric of the penalty, of shape (n_folds, n_items)."""
+        shape = len(self.lam), self.columns.size
+        if not self.add:
+            return np.broadcast_to(self.present_lengths, shape)
+        with np.errstate(all="ignore"):
+            most = np.abs(self.data.X[:, self.columns]).max(axis=2)
+            tiny = TINY / np.sqrt(self.data.strengths.min(axis=1, keepdims=True))
+            return np.hypot(self.present_lengths, most / np.sqrt(self.own_lam)) * (1.0 + FEW) + tiny
+
+    @cached_property
+    def _pairs(self) -> Array | None:
+        """Products of the columns in pairs, whose sums under any curvatures are Hessians; None where these are large."""
+        first, second = np.triu_indices(self.A.shape[1])
+        small = self.A.shape[1] <= FEW_COLUMNS + 1 and len(self.A) * first.size * self.data.n_rows <= MOST_PAIRS
+        return self.A[:, first] * self.A[:, second] if small else None
+
+    def hessians(self, curvatures: Array, folds: Places) -> Array:
+        """Hessians over the present columns, one per row of curvatures and its fold."""
+        size = self.A.shape[1]
+        if self._pairs is None:
+            A = self.A if len(self.A) == 1 else self.A[folds]
+            found = np.matmul(A * curvatures[:, None, :], np.swapaxes(A, 1, 2))
+        else:
+            first, second = np.triu_indices(size)
+            found = np.empty((len(curvatures), size, size))
+            found[:, first, second] = found[:, second, first] = self.sums(curvatures, folds, self._pairs)
+        here = np.arange(size)
+        found[:, here, here] += self.strengths[folds, 0]
+        return found
+
+    def sums(self, terms: Array, folds: Places, columns: Array) -> Array:
+        """The products of terms, one row per member and its fold, with columns of the folds."""
+        if len(columns) == 1:
+            return np.asarray(terms @ columns[0].T)
+        found = np.empty((len(terms), columns.shape[1]))
+        for fold in np.unique(folds):
+            found[folds == fold] = terms[folds == fold] @ columns[fold].T
+        return found
 
     def run(self, settle: Settle) -> None:
-        """Step candidates on until they are decided, or no longer get better."""
-        n_parts = round(self.order.size * len(self.lam) * self.data.n_rows / SCORES_TOGETHER)
-        for part in np.array_split(self.order, max(1, min(n_parts, self.order.size // 8))):
-            self._run(part, settle)
-
-    def _run(self, members: Places, settle: Settle) -> None:
-        slow = self.slow[:, members]
-        here, going = Evaluated(self, members), np.ones(members.size, dtype=bool)
-        # One step proves little in this metric.
-        best, limit = here.rough, SLOW_CONTRACTION if self.A.shape[1] <= FEW_COLUMNS else 2.5 * SLOW_CONTRACTION
-        for _ in range(MOST_STEPS):
-            here.step(slow, going)
-            members, best, slow = members[going], best[:, going], slow[:, going]
-            here = Evaluated(self, members)
-            here.measure()
-            lower, upper = here.bounds()
-            self.near[:, members] = np.isfinite(upper[:, :, 0])
-            open_ones = settle(members, lower, upper)
-            # A gradient that no longer shrinks is rounding, where steps have been small before.
-            ended = slow & (here.nu >= 0.5 * best) & (here.largest * best < 1e-3)
-            going = open_ones & ~ended.all(axis=0) & ~here.hopeless.any(axis=0)
-            if not going.any():
+        """Step candidates on until they are decided, or no longer get better: all once before any is stepped on again."""
+        self.best = np.full(self.slow.shape, np.inf)
+        going, share = self.order, len(self.lam) * self.data.n_rows / SCORES_TOGETHER
+        for step in range(MOST_STEPS + 1):
+            n_parts = max(1, min(round(going.size * share), going.size // 8))
+            parts = [self._advance(part, settle, step) for part in np.array_split(going, n_parts)]
+            going = np.concatenate(parts)
+            # What was found of later parts rules out members of earlier ones.
+            going = going[settle(going)] if n_parts > 1 and going.size else going
+            if not going.size:
                 return
-            slow |= here.nu > limit * best
-            best = np.minimum(here.nu, best)
+
+    def _advance(self, members: Places, settle: Settle, step: int) -> Places:
+        """Bound some candidates where they stand; those that are open are stepped on and returned."""
+        slow, best = self.slow[:, members], self.best[:, members]
+        if step == 0:
+            self.metric.place(members)
+        here = Evaluated(self, members)
+        # One step proves little in the metric of the penalty.
+        here.measure(thorough=step > 0)
+        lower, upper = here.bounds()
+        self.near[:, members] = np.isfinite(upper[:, :, 0])
+        open_ones = settle(members, lower, upper)
+        # A gradient that no longer shrinks is rounding, where steps have been small before.
+        ended = slow & (here.nu >= 0.5 * best) & (here.largest * best < 1e-3)
+        going = open_ones & ~ended.all(axis=0) & ~here.hopeless.any(axis=0)
+        if not going.any() or step == MOST_STEPS:
+            return members[:0]
+        size = self.A.shape[1]
+        limit = SLOW_CONTRACTION if size <= FEW_COLUMNS else 2.5 * SLOW_CONTRACTION
+        limit = 0.25 * SLOW_CONTRACTION if size <= 2 * FEW_COLUMNS and np.count_nonzero(going) <= 2 else limit
+        slow = slow | (here.nu > limit * best)
+        self.slow[:, members], self.best[:, members] = slow, np.minimum(here.nu, best)
+        here.step(slow, going)
+        return members[going]
 
     def points(self, member: int) -> list[Point | None]:
         """The models of a candidate in all folds, where they are near an optimum."""
@@ -239,9 +297,8 @@ class Evaluated:
         if family.add:
             self.columns = data.X[:, family.columns[members]]
             self.scores += self.columns * self.own[:, :, None]
-        self.slopes, self.curvatures = _expand(data.loss, data.y, self.scores)
-        self.slopes *= data.weights
-        self.curvatures *= data.weights
+        self.raw_slopes = data.loss.gradient(data.y, self.scores)
+        self.slopes = self.raw_slopes * data.weights
         self.gradients = self._sums(self.slopes) + family.strengths * self.coefs
         self.own_gradients = np.zeros_like(self.own)
         if family.add:
@@ -255,63 +312,78 @@ class Evaluated:
     def _own_sums(self, terms: Array) -> Array:
         return np.einsum("kmn,kmn->km", terms, np.broadcast_to(self.columns, terms.shape))
 
-    def _length(self, coefs: Array, own: Array, power: float) -> Array:
+    def _length(self, coefs: Array, own: Array, power: float, here: Any = slice(None)) -> Array:
         """Lengths of models (``power`` 1) or of gradients (-1) in the metric of the penalty, up to a relative error of a few units for each entry."""
         family, size = self.family, self.family.chosen.size
         squares = np.matmul(np.square(coefs[..., :size]), (family.lam**power)[:, :, None])[:, :, 0]
         if family.add:
-            squares = squares + np.square(own) * family.own_lam[:, self.members] ** power
+            squares = squares + np.square(own) * family.own_lam[:, self.members[here]] ** power
         return np.sqrt(squares) * (1.0 + gamma(size + 8))
 
-    @property
-    def rough(self) -> Array:
-        """Norms of the gradients, about."""
-        return self._length(self.gradients, self.own_gradients, -1.0)
-
-    def measure(self) -> None:
-        """At least the norms of the gradients, ``nu``, and of the rows, ``largest``, and the errors of scores."""
+    def measure(self, thorough: bool) -> None:
+        """What the gradients prove: in the metric of the present model, and where that proves nothing, if ``thorough``, in that of the penalty."""
         family, data, size, n_rows = self.family, self.family.data, self.family.chosen.size, self.family.data.n_rows
-        sums, own_sums = self.gradients, self.own_gradients
-        lengths, shift, along = family.row_lengths(self.members), np.zeros_like(self.own), 0.0
         with np.errstate(all="ignore"):
-            if data.fit_intercept:
-                sigma = self.curvatures.sum(axis=2)
-                mean = self._sums(self.curvatures)[..., :size] / sigma[:, :, None]
-                own_mean = self._own_sums(self.curvatures) / sigma if family.add else self.own
-                if not family.add:
-                    mean[:, np.arange(self.members.size), family.places[self.members]] = 0.0
-                shift = self.gradients[..., size]
-                sums, own_sums = sums[..., :size] - mean * shift[:, :, None], own_sums - own_mean * shift
-                middle = self._length(mean, own_mean, -1.0)
-                # Means are off by a share of those of the entries' sizes, which are no longer than the longest row.
-                along = (3.0 * gamma(n_rows + 8) * lengths + FEW * middle) * np.abs(shift)
-                least = 1.0 / np.sqrt(sigma * (1.0 - gamma(n_rows + 8)))
-                lengths, shift = (
-                    np.hypot(lengths * (1.0 + 3.0 * gamma(n_rows + 8)) + middle, least) * (1.0 + FEW),
-                    np.abs(shift) * least,
-                )
-            norms = np.hypot(self._length(sums, own_sums, -1.0) * (1.0 + FEW) + along, shift)
             sizes = self._length(self.coefs, self.own, 1.0) + TINY
             shifts = np.abs(self.coefs[..., size]) if data.fit_intercept else 0.0
             unit = gamma(size + 5) * (1.0 + gamma(size + 8))
-            self.errors = unit * (sizes * family.row_lengths(self.members) + shifts) * (1.0 + FEW)
+            self.errors = unit * (sizes * family.lengths[:, self.members] + shifts) * (1.0 + FEW)
             # Errors of the sums, of the slopes at scores that are off, and of the slopes' own evaluation, row by row; and of the penalty.
             steep = np.sqrt(n_rows * np.einsum("kmn,kmn->km", self.slopes, self.slopes)) * (1.0 + gamma(n_rows + 8))
             wrong = (sum_error(n_rows) + FEW) * (steep + TINY) + data.weight_sums * data.loss.smoothness * self.errors
-            rounding = (lengths * wrong + FEW * sizes) * (1.0 + FEW) + TINY
-            nu = norms * (1.0 + FEW) + rounding
-            # Curvatures were taken at computed scores; they and their weights are off by a few units.
-            eta = 2.0 * data.constant * self.errors + gamma(n_rows + 32)
-            root = np.sqrt(np.where(eta < 0.5, 1.0 - eta, np.nan)) * (1.0 - FEW)
-            self.nu, self.largest = nu / root * (1.0 + FEW), lengths / root * (1.0 + FEW)
+            self.nu, self.largest, self.radius, rounding, exponents = family.metric.certify(self, wrong, sizes)
             # No step makes these bounds finite.
             self.hopeless = ~(data.constant * self.largest * rounding < 0.5)
+            self.half = np.full(self.nu.shape, np.inf)
+            far = np.flatnonzero((~np.isfinite(self.radius) | (exponents > MOST_EXPONENT)).any(axis=0))
+            if far.size and (thorough or not family.metric.usable):
+                self._measure_widely(far, wrong[:, far], sizes[:, far])
+            elif far.size:
+                self.hopeless[:, far] = False
+
+    def _measure_widely(self, here: Places, wrong: Array, sizes: Array) -> None:
+        """What the gradients of some members prove in the metric of the penalty at the candidates themselves."""
+        family, data, size, n_rows = self.family, self.family.data, self.family.chosen.size, self.family.data.n_rows
+        sums, own_sums = self.gradients[:, here], self.own_gradients[:, here]
+        lengths, shift, along = family.lengths[:, self.members[here]], np.zeros_like(own_sums), 0.0
+        if data.fit_intercept:
+            curvatures = _curvatures(data.loss, data.y, self.scores[:, here], self.raw_slopes[:, here]) * data.weights
+            sigma = curvatures.sum(axis=2)
+            mean = self._sums(curvatures)[..., :size] / sigma[:, :, None]
+            own_mean = own_sums
+            if family.add:
+                columns = np.broadcast_to(self.columns[:, here], curvatures.shape)
+                own_mean = np.einsum("kmn,kmn->km", curvatures, columns) / sigma
+            else:
+                mean[:, np.arange(here.size), family.places[self.members[here]]] = 0.0
+            shift = sums[..., size]
+            sums, own_sums = sums[..., :size] - mean * shift[:, :, None], own_sums - own_mean * shift
+            middle = self._length(mean, own_mean, -1.0, here)
+            # Means are off by a share of those of the entries' sizes, which are no longer than the longest row.
+            along = (3.0 * gamma(n_rows + 8) * lengths + FEW * middle) * np.abs(shift)
+            least = 1.0 / np.sqrt(sigma * (1.0 - gamma(n_rows + 8)))
+            lengths, shift = (
+                np.hypot(lengths * (1.0 + 3.0 * gamma(n_rows + 8)) + middle, least) * (1.0 + FEW),
+                np.abs(shift) * least,
+            )
+        norms = np.hypot(self._length(sums, own_sums, -1.0, here) * (1.0 + FEW) + along, shift)
+        rounding = (lengths * wrong + FEW * sizes) * (1.0 + FEW) + TINY
+        nu = norms * (1.0 + FEW) + rounding
+        # Curvatures were taken at computed scores; they and their weights are off by a few units.
+        eta = 2.0 * data.constant * self.errors[:, here] + gamma(n_rows + 32)
+        root = np.sqrt(np.where(eta < 0.5, 1.0 - eta, np.nan)) * (1.0 - FEW)
+        nu, largest = nu / root * (1.0 + FEW), lengths / root * (1.0 + FEW)
+        self.half[:, here] = largest * local_radius(data.constant, largest, nu, 0.0) * (1.0 + FEW)
+        self.hopeless[:, here] = ~(data.constant * largest * rounding < 0.5)
+        if not family.metric.usable:
+            self.nu[:, here], self.largest[:, here] = nu, largest
 
     def bounds(self) -> Bounds:
         """Bounds of the scores of the rows asked about, of shape (n_folds, n_members, n_tests)."""
-        data = self.family.data
-        radius = local_radius(data.constant, self.largest, self.nu, 0.0)
-        half = (self.largest * radius * (1.0 + FEW) + self.errors)[:, :, None]
+        metric, data = self.family.metric, self.family.data
+        with np.errstate(all="ignore"):
+            half = metric.asked[:, self.members if self.family.add else slice(None)] * self.radius[:, :, None]
+            half = np.fmin(half * (1.0 + FEW), self.half[:, :, None]) + self.errors[:, :, None]
         scores = np.take_along_axis(self.scores, data.tests[:, None, :], axis=2)
         return widen(scores, np.where(np.isfinite(half), half, np.inf))
 
@@ -340,24 +412,123 @@ class Evaluated:
 
     def _newton(self, k: Places, c: Places) -> tuple[Array, Array]:
         """Newton steps of some candidates, damped where scores would move far."""
-        family, last = self.family, self.family.A.shape[1]
-        A = family.A[k if len(family.A) > 1 else 0 * k]
-        gradients, strengths = self.gradients[k, c], family.strengths[k, 0]
+        family, data, last = self.family, self.family.data, self.family.A.shape[1]
+        curvatures = _curvatures(data.loss, data.y[k, 0], self.scores[k, c], self.raw_slopes[k, c])
+        curvatures *= data.weights[k, 0]
+        hessians, gradients, columns = family.hessians(curvatures, k), self.gradients[k, c], 0.0
         if family.add:
-            A = np.concatenate([A, self.columns[k if len(family.A) > 1 else 0 * k, c][:, None, :]], axis=1)
-            gradients = np.column_stack([gradients, self.own_gradients[k, c]])
-            strengths = np.column_stack([strengths, family.own_lam[k, self.members[c]]])
-        hessians = np.matmul(A * self.curvatures[k, c][:, None, :], np.swapaxes(A, 1, 2))
-        here, each = np.arange(hessians.shape[1]), np.arange(k.size)
-        hessians[:, here, here] += strengths
-        if not family.add:
-            gone = family.places[self.members[c]]
+            columns = self.columns[k if len(self.columns) > 1 else 0 * k, c]
+            weighted, bordered = curvatures * columns, np.empty((k.size, last + 1, last + 1))
+            bordered[:, :last, :last] = hessians
+            bordered[:, last, :last] = bordered[:, :last, last] = family.sums(weighted, k, family.A)
+            bordered[:, last, last] = (weighted * columns).sum(axis=1) + family.own_lam[k, self.members[c]]
+            hessians, gradients = bordered, np.column_stack([gradients, self.own_gradients[k, c]])
+        else:
+            gone, each = family.places[self.members[c]], np.arange(k.size)
             hessians[each, gone, :] = hessians[each, :, gone] = 0.0
             hessians[each, gone, gone] = 1.0
-        moves = -np.matmul(_inverses(hessians), gradients[:, :, None])[:, :, 0]
-        far = np.sqrt(np.square(np.matmul(moves[:, None, :], A)[:, 0, :]).mean(axis=1))
-        moves *= _damping(family.data.constant * far)[:, None]
-        return moves[:, :last], moves[:, last] if family.add else np.zeros(k.size)
+        moves = -_solve(hessians, gradients)
+        own = moves[:, last] if family.add else np.zeros(k.size)
+        far = family.sums(moves[:, :last], k, np.swapaxes(family.A, 1, 2)) + columns * own[:, None]
+        damping = _damping(data.constant * np.sqrt(np.square(far).mean(axis=1)))
+        return moves[:, :last] * damping[:, None], own * damping
+
+
+@final
+class PresentMetric:
+    r"""The metric of the present models' Hessians with one column less or more, in which candidates near these models are bounded.
+
+    Where a column leaves, the norm of a gradient is at most that with any number in its place. Where one comes, with cross products ``c`` and square ``q``, any ``m``,
+    :math:`r = c - H m` and :math:`s = q - (c + r) \cdot m \ge \lambda_j`, the Hessian in the variables :math:`(w + m w_j, w_j)` is
+
+    .. math:: \begin{pmatrix} H & r \\ r^\top & s \end{pmatrix} \succeq (1 - \|r\|_{H^{-1}} / \sqrt s) \begin{pmatrix} H & 0 \\ 0 & s \end{pmatrix} .
+
+    Curvatures at a candidate are within :math:`e^\rho` of those at the present model, :math:`\rho` being the constant times the largest move of a score.
+    """
+
+    def __init__(self, family: FoldColumns, present: Array, curvatures: Array, factors: Metrics) -> None:
+        self.family, self.inverse, data = family, factors.inverse, family.data
+        size, n_rows = family.chosen.size, data.n_rows
+        with np.errstate(all="ignore"):
+            sizes = np.sqrt((family.lam * np.square(present[:, :size])).sum(axis=1)) * (1.0 + gamma(size + 8)) + TINY
+            shifts = np.abs(present[:, size]) if data.fit_intercept else 0.0
+            unit = gamma(size + 5) * (1.0 + gamma(size + 8))
+            self.errors = (unit * (sizes * family.present_lengths[:, 0] + shifts) * (1.0 + FEW))[:, None]
+            # Curvatures were taken at computed scores; they and their weights are off by a few units.
+            eta = factors.eta[:, None] + 2.0 * data.constant * self.errors + gamma(n_rows + 32)
+            self.grown = 1.0 + factors.solve_error[:, None]
+            self.root = np.sqrt(np.where(eta < 0.5, 1.0 - eta, np.nan)) * (1.0 - FEW)
+            forms, tiny = np.matmul(np.swapaxes(self.inverse, 1, 2), family.A), TINY * (1.0 + _frobenius(self.inverse))
+            self.norms = (_lengths(forms, axis=1) * self.grown + tiny[:, None]) / self.root * (1.0 + FEW)
+            # A mean of rows is no longer than the longest one, and the sum of the curvatures holds the intercept.
+            sigma = (data.weights * curvatures).sum(axis=2) * (1.0 - gamma(n_rows + 8))
+            self.least = 1.0 / np.sqrt(sigma) if data.fit_intercept else np.zeros_like(sigma)
+        self.usable = bool(np.all(np.isfinite(self.root)) and family.A.shape[1] > 0)
+        n_folds, n_items = len(family.lam), family.columns.size
+        self.largest = np.zeros((n_folds, n_items))
+        self.asked = np.take_along_axis(self.norms, data.tests, axis=1)[:, None, :]
+        if family.add:
+            self.asked = np.empty((n_folds, n_items, data.tests.shape[1]))
+
+    def border(self, hessians: Array, crossed: Array, squares: Array) -> None:
+        """Take in the columns that come: ``system``, at most ``s`` of each, and what the metric loses by ``r``."""
+        family, size = self.family, hessians.shape[1]
+        images, unit = family.images, gamma(family.data.n_rows + 4 * size + 32)
+        with np.errstate(all="ignore"):
+            square, rest = family.own_lam + squares, crossed - np.matmul(images, hessians)
+            diagonal = np.sqrt(np.diagonal(hessians, axis1=1, axis2=2))
+            # Entries of sums over the rows err by a share of the roots of their diagonals.
+            total = np.sqrt(square) + np.matmul(np.abs(images), diagonal[:, :, None])[:, :, 0]
+            system = square - (images * (crossed + rest)).sum(axis=2) - 4.0 * unit * np.square(total)
+            self.system = np.fmax(system, family.own_lam * (1.0 - FEW))
+            outer = _lengths(np.matmul(diagonal[:, None, :], np.abs(self.inverse))[:, 0])[:, None]
+            norms = (_lengths(np.matmul(rest, self.inverse)) + 2.0 * unit * total * outer) * self.grown / self.root
+            lost = norms / np.sqrt(self.system) * (1.0 + FEW)
+            self.bordered = np.sqrt(np.where(lost < 0.5, 1.0 - lost, np.nan)) * (1.0 - FEW)
+            shifts = np.abs(images[..., family.chosen.size]) if family.data.fit_intercept else 0.0
+            weights = np.matmul(np.square(images[..., : family.chosen.size]), family.lam[:, :, None])[:, :, 0]
+            # Rounding of x - a . m, with |a . m| at most the product of their lengths.
+            off = gamma(size + 5) * (family.lengths * (np.sqrt(weights) + np.sqrt(family.own_lam)) + shifts)
+            self.off = off * (1.0 + gamma(size + 8)) / np.sqrt(self.system) / self.root * (1.0 + FEW)
+
+    def place(self, members: Places) -> None:
+        """Bound the norms of the rows, the largest of those with a weight and those that are asked about, for some candidates."""
+        family, data, used = self.family, self.family.data, self.family.data.weights > 0.0
+        with np.errstate(all="ignore"):
+            if not family.add:
+                self.largest[:, members] = np.where(used, self.norms[:, None, :], 0.0).max(axis=2)
+                return
+            residuals = data.X[:, family.columns[members]] - np.matmul(family.images[:, members], family.A)
+            np.square(residuals, out=residuals)
+            residuals /= (self.system[:, members] * np.square(self.root))[:, :, None]
+            residuals += np.square(self.norms)[:, None, :]
+            lost, off = self.bordered[:, members], self.off[:, members]
+            largest = np.sqrt(np.where(used, residuals, 0.0).max(axis=2)) * (1.0 + FEW) + off
+            asked = np.take_along_axis(residuals, data.tests[:, None, :], axis=2)
+            asked = np.sqrt(asked) * (1.0 + FEW) + off[:, :, None]
+            self.largest[:, members], self.asked[:, members] = largest / lost, asked / lost[:, :, None]
+
+    def certify(self, here: "Evaluated", wrong: Array, sizes: Array) -> tuple[Array, Array, Array, Array, Array]:
+        """At least the norms of gradients and of rows, the radius that these prove, what of the gradients is rounding, and the exponents of the curvatures."""
+        family, members, constant = self.family, here.members, self.family.data.constant
+        forms, size = np.matmul(here.gradients, self.inverse), family.A.shape[1]
+        if family.add:
+            images, root = family.images[:, members], self.root * self.bordered[:, members]
+            own = np.abs(here.own_gradients - (images * here.gradients).sum(axis=2))
+            own += gamma(size + 4) * (np.abs(here.own_gradients) + np.abs(images * here.gradients).sum(axis=2))
+            norms = np.hypot(_lengths(forms) * self.grown, own / np.sqrt(self.system[:, members])) * (1.0 + FEW)
+        else:
+            axes, root = self.inverse[:, family.places[members]], self.root
+            best = -(forms * axes).sum(axis=2) / np.square(axes).sum(axis=2)
+            forms += np.where(np.isfinite(best), best, 0.0)[:, :, None] * axes
+            norms = _lengths(forms) * self.grown
+        # Errors of the entries: the Hessian is at least the penalty and, along the intercept, the sum of the curvatures.
+        lengths = np.hypot(2.0 * family.lengths[:, members], self.least) * (1.0 + FEW)
+        rounding = ((lengths * wrong + FEW * sizes) * (1.0 + FEW) + TINY) / root
+        nu, largest = (norms / root + rounding) * (1.0 + FEW), self.largest[:, members]
+        moved = np.abs(here.scores - family.scores).max(axis=2) + here.errors + self.errors
+        exponents = constant * moved * (1.0 + FEW)
+        return nu, largest, local_radius(constant, largest, nu, exponents), rounding, exponents
 
 
 def _damping(moved: Array) -> Array:
@@ -366,9 +537,9 @@ def _damping(moved: Array) -> Array:
         return np.where(moved > LONGEST_MOVE, LONGEST_MOVE / moved, 1.0)
 
 
-def _inverses(matrices: Array) -> Array:
-    """Inverses, without proof; not a number where there is none."""
+def _solve(matrices: Array, right: Array) -> Array:
+    """Solutions of systems, without proof; not a number where there is none."""
     try:
-        return np.asarray(np.linalg.inv(matrices))
+        return np.asarray(np.linalg.solve(matrices, right[:, :, None]))[:, :, 0]
     except np.linalg.LinAlgError:
-        return np.full(matrices.shape, np.nan)
+        return np.full(right.shape, np.nan)
