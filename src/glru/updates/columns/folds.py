@@ -1,11 +1,12 @@
-r"""Columns removed or added, many at once and in several folds at once, under the local certificate in a diagonal metric.
+r"""Columns removed or added, many at once and in several folds at once, under the local certificate.
 
 A model of the columns ``S`` with strengths :math:`\Lambda > 0` and an intercept has a Hessian of at least
 :math:`\Lambda + \sigma (m, 1)(m, 1)^\top`, where :math:`\sigma` is the sum of the weighted curvatures and ``m`` the mean row under them, so that
 
 .. math:: \|(v, v_0)\|^2_{H^{-1}} \le \sum_j (v_j - m_j v_0)^2 / \lambda_j + v_0^2 / \sigma .
 
-That metric is wide, but it costs sums over the rows alone: no candidate is factored. Steps make up for it, all candidates and folds in the same
+That metric is wide, but it costs sums over the rows alone and holds wherever a candidate stands. Near the present model its Hessian with one column less or
+more is a far better metric (:class:`PresentMetric`), and no candidate is factored for it either. Steps make up for the rest, all candidates and folds in the same
 products, with the Hessian of the present model, changed by one column as in :mod:`glru.updates.columns.local`, or with Hessians of their own.
 """
 
