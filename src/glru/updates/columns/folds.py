@@ -416,7 +416,7 @@ class Evaluated:
         family, data, last = self.family, self.family.data, self.family.A.shape[1]
         curvatures = _curvatures(data.loss, data.y[k, 0], self.scores[k, c], self.raw_slopes[k, c])
         curvatures *= data.weights[k, 0]
-        hessians, gradients, columns = family.hessians(curvatures, k), self.gradients[k, c], 0.0
+        hessians, gradients, columns = family.hessians(curvatures, k), self.gradients[k, c], np.zeros((1, 1))
         if family.add:
             columns = self.columns[k if len(self.columns) > 1 else 0 * k, c]
             weighted, bordered = curvatures * columns, np.empty((k.size, last + 1, last + 1))
