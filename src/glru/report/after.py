@@ -1,6 +1,6 @@
 """The report of a change of the training data."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ def after_page(
     comparison: Sequence[str] = (),
     change: str = "",
 ) -> str:
-    """A report of what is proven about some queries after a change.
+    """The HTML page of a report of what is proven about some queries after a change.
 
     Parameters
     ----------
@@ -52,11 +52,6 @@ def after_page(
         Sentences that compare the models before and after.
     change : str, default=""
         What came or went, in words.
-
-    Returns
-    -------
-    str
-        The HTML page.
     """
     n_queries, classification = bounds.n_rows, out.solution.problem.loss.task == "classification"
     verdicts = verdicts_of(bounds, old_scores) if classification else np.ones(n_queries, dtype=np.int8)
@@ -113,41 +108,42 @@ def _score_sections(
 ) -> list[Section]:
     """The scores of a model of two classes or a regression before and after, and the queries to inspect."""
     lower, upper = bounds
-    classification = out.solution.problem.loss.task == "classification"
+    loss = out.solution.problem.loss
 
     def tip(k: int) -> str:
         text = f"query {names[k]}\nbefore {format_number(old_scores[k], 5)}\nafter {format_interval(lower[k], upper[k], 6)}"
-        return f"{text}\n{KINDS[int(verdicts[k])][1]}" if classification else text
+        return f"{text}\n{KINDS[int(verdicts[k])][1]}" if loss.task == "classification" else text
 
-    unit = "log-odds" if isinstance(out.solution.problem.loss, Logistic) else "score"
-    if classification:
+    if loss.task == "classification":
         before = (f"before: {classes[0]}", f"before: {classes[1]}")
-        picture = draw_sides(
-            bounds,
-            old_scores,
-            verdicts,
-            KINDS,
-            before,
-            f"retrained score ({unit})",
-            "Retrained scores",
-            tip,
-        )
+        label = f"retrained score ({'log-odds' if isinstance(loss, Logistic) else 'score'})"
+        picture = draw_sides(bounds, old_scores, verdicts, KINDS, before, label, "Retrained scores", tip)
     else:
-        change = ScoreBounds(lower - old_scores, upper - old_scores)
-        axes = (
-            fit_axis(old_scores.tolist(), "prediction before"),
-            fit_axis(np.concatenate(change).tolist(), "retrained prediction minus that before", zero=True),
-        )
-        marks = draw_agreement(old_scores, change, tip)
-        note = (
-            "" if len(marks) == old_scores.size else " Queries that lie together share a mark, the fainter the fewer."
-        )
-        text = f"By how much each prediction changes; at zero it stays. Hover over one for details.{note}"
-        picture = Section("Change of the predictions", text, draw_intervals(*axes, marks, {}))
+        picture = _draw_changes(old_scores, bounds, tip)
+    return [picture, _list_queries(bounds, old_scores, verdicts, names, loss.task == "classification")]
+
+
+def _draw_changes(old_scores: Array, bounds: ScoreBounds, tip: Callable[[int], str]) -> Section:
+    """By how much the predictions of a regression change."""
+    change = ScoreBounds(bounds.lower - old_scores, bounds.upper - old_scores)
+    axes = (
+        fit_axis(old_scores.tolist(), "prediction before"),
+        fit_axis(np.concatenate(change).tolist(), "retrained prediction minus that before", zero=True),
+    )
+    marks = draw_agreement(old_scores, change, tip)
+    note = "" if len(marks) == old_scores.size else " Nearby queries share a mark, which is fainter for fewer queries."
+    text = f"By how much each prediction changes; at zero it stays. Hover over one for details.{note}"
+    return Section("Change of the predictions", text, draw_intervals(*axes, marks, {}))
+
+
+def _list_queries(
+    bounds: ScoreBounds, old_scores: Array, verdicts: NDArray[np.int8], names: Sequence[str], classification: bool
+) -> Section:
+    """The queries to inspect: open and changed labels, or the largest moves."""
+    lower, upper = bounds
     moves = np.maximum(np.maximum(lower - old_scores, old_scores - upper), 0.0)
-    order = np.lexsort((np.abs(old_scores), verdicts != -1, verdicts != 0) if classification else (-moves,))[
-        :MOST_LISTED
-    ]
+    keys = (np.abs(old_scores), verdicts != -1, verdicts != 0) if classification else (-moves,)
+    order = np.lexsort(keys)[:MOST_LISTED]
     rows: list[list[Cell]] = [
         [
             names[k],
@@ -159,9 +155,6 @@ def _score_sections(
     ]
     what, last = ("score", "verdict") if classification else ("prediction", "moves by at least")
     text = "Open labels first, then changed ones." if classification else "Those that move most first."
-    told = table(
-        ["query", f"{what} before", "after", last],
-        rows,
-        [KINDS[int(verdicts[k])][0] for k in order] if classification else None,
-    )
-    return [picture, Section("Queries to inspect", f"{text} Click a column name to sort.", told)]
+    colours = [KINDS[int(verdicts[k])][0] for k in order] if classification else None
+    body = table(["query", f"{what} before", "after", last], rows, colours)
+    return Section("Queries to inspect", f"{text} Click a column name to sort.", body)

@@ -39,7 +39,7 @@ def loocv_page(
     influence: Ranking | None = None,
     coefficients: Section | None = None,
 ) -> str:
-    """A report of leave-one-out cross-validation.
+    """The HTML page of a report of leave-one-out cross-validation.
 
     Parameters
     ----------
@@ -57,11 +57,6 @@ def loocv_page(
         The rows of largest Cook's distance, from :func:`glru.influence`, for a section of their own.
     coefficients : Section, default=None
         From :func:`glru.report.quality.coefficients_section`.
-
-    Returns
-    -------
-    str
-        The HTML page.
     """
 
     def name(row: int) -> str:

@@ -13,7 +13,7 @@ from glru.report.svg import Mark, draw_band, fit_axis
 def path_page(
     path: LOOCVPath, data_name: str, origin: Provenance, as_C: bool = False, remarks: Sequence[str] = ()
 ) -> str:
-    """A report of leave-one-out cross-validation over strengths of the penalty.
+    """The HTML page of a report of leave-one-out cross-validation over strengths of the penalty.
 
     Parameters
     ----------
@@ -26,12 +26,7 @@ def path_page(
     as_C : bool, default=False
         Show ``C = 1 / lam``, for problems with scaling "sum".
     remarks : sequence of str, default=()
-        Further sentences of the summary.
-
-    Returns
-    -------
-    str
-        The HTML page.
+        More sentences for the summary.
     """
     shown = RegularizationPathDisplay.from_path(path, as_C)
     axis, best = shown.axis, float(shown.lams[shown.best])

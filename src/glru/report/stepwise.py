@@ -13,32 +13,26 @@ from glru.selection import StepwiseResult
 def stepwise_page(
     result: StepwiseResult, names: Sequence[str], data_name: str, origin: Provenance, remarks: Sequence[str] = ()
 ) -> str:
-    """A report of a stepwise selection.
+    """The HTML page of a report of a stepwise selection.
 
     Parameters
     ----------
     result : StepwiseResult
         From :func:`glru.stepwise`.
     names : sequence of str
-        What the columns of the problem are called.
+        The names of the problem's columns.
     data_name : str
-        What the data is called.
+        The name of the data.
     origin : Provenance
         What is needed to repeat the run.
     remarks : sequence of str, default=()
-        Further sentences of the summary.
-
-    Returns
-    -------
-    str
-        The HTML page.
+        More sentences for the summary.
     """
     shown = StepwiseDisplay.from_result(result, names)
-    criterion = NAMES[result.criterion]
+    criterion, n_candidates = NAMES[result.criterion], sum(step.n_candidates for step in result.path)
     first, last = format_interval(shown.lower[0], shown.upper[0]), format_interval(shown.lower[-1], shown.upper[-1])
-    candidates = sum(step.n_candidates for step in result.path)
     proof = (
-        f"Every choice is proven to be the one that training all {candidates:,} candidates would make; "
+        f"Every choice is proven to be the one that training all {n_candidates:,} candidates would make; "
         f"{result.n_trainings:,} of them were trained."
         if result.certified
         else f"{result.n_unproven:,} of {format_count(len(result.path), 'choice')} are not proven; the table marks them."
@@ -53,9 +47,22 @@ def stepwise_page(
         ("columns selected", f"{result.selected.size:,}"),
         (f"{criterion}, before", first),
         (f"{criterion}, after", last),
-        ("candidates trained", f"{result.n_trainings:,} of {candidates:,}"),
+        ("candidates trained", f"{result.n_trainings:,} of {n_candidates:,}"),
     ]
-    labels = ["start", *shown.moves]
+    chosen: list[list[Cell]] = [[int(column), names[column]] for column in result.selected]
+    sections = [
+        Section("The criterion along the path", "Hover over a step to see what it did.", _draw_path(result, shown)),
+        Section(
+            "The path", f"Value: {criterion} after the step, proven to the digits shown.", _list_steps(result, names)
+        ),
+        Section("Selected features", "Click a column name to sort.", table(["column", "feature"], chosen)),
+    ]
+    return page(f"Stepwise selection of features of {data_name}", summary, cards(numbers), sections, origin)
+
+
+def _draw_path(result: StepwiseResult, shown: StepwiseDisplay) -> str:
+    """The criterion after every step."""
+    criterion, labels = NAMES[result.criterion], ["start", *shown.moves]
     doubts = ["", *(result.doubt(place) for place in range(len(result.path)))]
     marks = [
         Mark(
@@ -70,6 +77,12 @@ def stepwise_page(
     ]
     x = Axis(-0.5, len(labels) - 0.5, "step", whole=True)
     y = fit_axis([*shown.lower.tolist(), *shown.upper.tolist()], criterion, zero=result.criterion == "error")
+    legend = {"good": "certified interval"} | ({"open": "choice not proven"} if any(doubts) else {})
+    return draw_band(x, y, marks, None, legend)
+
+
+def _list_steps(result: StepwiseResult, names: Sequence[str]) -> str:
+    """A table with one line per step."""
     rows: list[list[Cell]] = [
         [
             k + 1,
@@ -83,13 +96,4 @@ def stepwise_page(
         ]
         for k, step in enumerate(result.path)
     ]
-    header = ["step", "action", "feature", "value", "candidates", "trainings", "decided by", "choice"]
-    chosen: list[list[Cell]] = [[int(column), names[column]] for column in result.selected]
-    legend = {"good": "certified interval"} | ({"open": "choice not proven"} if any(doubts) else {})
-    plot = draw_band(x, y, marks, None, legend)
-    sections = [
-        Section("The criterion along the path", "Hover over a step to see what it did.", plot),
-        Section("The path", f"Value: {criterion} after the step, proven to the digits shown.", table(header, rows)),
-        Section("Selected features", "Click a column name to sort.", table(["column", "feature"], chosen)),
-    ]
-    return page(f"Stepwise selection of features of {data_name}", summary, cards(numbers), sections, origin)
+    return table(["step", "action", "feature", "value", "candidates", "trainings", "decided by", "choice"], rows)
