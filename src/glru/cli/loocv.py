@@ -182,18 +182,7 @@ def make_outcome(
     values["constant_answer"] = _predict_constant(job)
     if problem.loss.task == "classification":
         values["roc_auc_caveat"] = None if problem.loss.several else auc_caveat(result)
-    for name, ends in metrics.items():
-        remark = describe_metric(result, name, pair_of(job))
-        lines.append((name_metric(name), f"{format_interval(*ends)} ({remark})" if remark else format_interval(*ends)))
-    lines.append(
-        ("decided by", ", ".join(f"{STAGE_NAMES.get(stage, stage)} {n}" for stage, n in result.decided_by.items()))
-    )
-    lines.append(("trainings", f"{result.n_trainings} beyond the first; brute force needs {problem.n_rows:,}"))
-    lines.append(("proof", "; ".join([NOTES[result.method], *describe_open(result)])))
-    if result.limit is not None:
-        lines.append(("limit", f"{format_count(int(np.sum(result.limited)), 'row')} given up: {result.limit}"))
-    if check:
-        lines.append(("brute force", _describe_check(check)))
+    lines += _describe_result(job, result, metrics, check)
     lines.append(("time", f"{output.format_duration(seconds['total'] - seconds.get('verify', 0.0))} in all"))
     title = f"Leave-one-out cross-validation of {job.prepared.name}"
     return output.Outcome(
@@ -207,6 +196,29 @@ def make_outcome(
         display=lambda: _make_display(job, result),
         page=lambda: _make_page(job, solution, result, budget),
     )
+
+
+def _describe_result(
+    job: inputs.Job,
+    result: glru.results.LOOCVResult,
+    metrics: dict[str, tuple[float, float]],
+    check: dict[str, Any] | None,
+) -> list[tuple[str, str]]:
+    """Metrics, stages, trainings, and what is proven."""
+    lines = []
+    for name, ends in metrics.items():
+        remark = describe_metric(result, name, pair_of(job))
+        lines.append((name_metric(name), f"{format_interval(*ends)} ({remark})" if remark else format_interval(*ends)))
+    stages = ", ".join(f"{STAGE_NAMES.get(stage, stage)} {n}" for stage, n in result.decided_by.items())
+    n_rows = job.problem.n_rows
+    lines.append(("decided by", stages))
+    lines.append(("trainings", f"{result.n_trainings} beyond the first; brute force needs {n_rows:,}"))
+    lines.append(("proof", "; ".join([NOTES[result.method], *describe_open(result)])))
+    if result.limit is not None:
+        lines.append(("limit", f"{format_count(int(np.sum(result.limited)), 'row')} given up: {result.limit}"))
+    if check:
+        lines.append(("brute force", _describe_check(check)))
+    return lines
 
 
 def _make_display(job: inputs.Job, result: glru.results.LOOCVResult) -> Any:

@@ -124,16 +124,7 @@ def make_outcome(
     lines = [*describe(job)[:-1], model, *describe_once(job)]
     described = list(lines)
     remarks = _make_remarks(job, path, name, strengths)
-    shown = _name_criterion(path)
-    for value, low, high in zip(strengths, path.lower, path.upper, strict=True):
-        mark = "  <- best" if value == best else ""
-        lines.append((f"{name} = {value:.4g}", f"{shown} {format_interval(low, high)}{mark}"))
-    proof = (
-        "no other of these values can be better"
-        if path.certified
-        else "the intervals overlap, so it is open which is best"
-    )
-    lines.append(("best", f"{name} = {best:.6g}: {proof}"))
+    lines += _describe_path(path, name, strengths)
     lines += remarks
     lines.append(("trainings", f"{values['n_trainings']} beyond one for each value"))
     lines.append(("time", f"{output.format_duration(seconds['total'])} in all"))
@@ -150,6 +141,21 @@ def make_outcome(
             path, job.prepared.name, inputs.make_provenance(job, described), as_C, to_sentences(remarks)
         ),
     )
+
+
+def _describe_path(path: glru.results.LOOCVPath, name: str, strengths: Array) -> list[tuple[str, str]]:
+    """The criterion at every strength, and the best one."""
+    best, shown = float(strengths[path.best_index]), _name_criterion(path)
+    lines = []
+    for value, low, high in zip(strengths, path.lower, path.upper, strict=True):
+        mark = "  <- best" if value == best else ""
+        lines.append((f"{name} = {value:.4g}", f"{shown} {format_interval(low, high)}{mark}"))
+    proof = (
+        "no other of these values can be better"
+        if path.certified
+        else "the intervals overlap, so it is open which is best"
+    )
+    return [*lines, ("best", f"{name} = {best:.6g}: {proof}")]
 
 
 def _name_criterion(path: glru.results.LOOCVPath) -> str:
