@@ -611,7 +611,7 @@ class Cascade:
         return second_order_bounds(family, rows) if family.has_second_order(rows.size) else unbounded(rows.size)
 
     def local_newton(self, rows: Rows) -> Bounds:
-        """The same candidates written down in full, and more steps where needed."""
+        """The candidates written down in full, and more steps where needed."""
         family = self._tight_family(float(self.factors[rows[0]]))
         return family.refined(rows, self.enough, BATCH_STEPS, n_together=self._n_batched)
 
@@ -663,7 +663,7 @@ class Cascade:
 
     @cached_property
     def _sharp_classes(self) -> ClassRows:
-        """The same family in the metric at its own base, not at the model one Newton step before it."""
+        """The family in the metric at its own base, not at the model one Newton step before it."""
         family = ClassRows(self.class_problem, self.class_rows.point)
         return family if family.usable and family.eta < self.class_rows.eta else self.class_rows
 
@@ -718,7 +718,7 @@ class Cascade:
         return self.class_blocks.refined(numbers, reference, self.enough, BATCH_STEPS)
 
     def class_newton(self, rows: Rows) -> Bounds:
-        """The same candidates written down in full, and more steps where needed."""
+        """The candidates written down in full, and more steps where needed."""
         reference, narrow = self.reference[rows], self.width is not None
         return self._tight_classes.refined(rows, reference, self._enough_on_average, BATCH_STEPS, narrow)
 
@@ -1043,7 +1043,7 @@ class Step:
 
 
 def summed(solution: Solution) -> Solution:
-    """The same model of the same objective times its total weight."""
+    """The solution for the objective multiplied by its total weight."""
     problem = solution.problem
     summed = problem.derive(scaling="sum", penalty=problem.penalty.scale(problem.total_weight))
     with np.errstate(over="ignore"):  # a gap that overflows is infinite

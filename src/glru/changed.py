@@ -1,4 +1,4 @@
-"""What is proven of the optimum of a changed problem: from the old model, then by Newton steps, then by a training that stops at a proof."""
+"""What is proven about the optimum of a changed problem: from the old model, then by Newton steps, then by a training that stops at a proof."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -75,7 +75,7 @@ class Progress:
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class ChangedModel:
-    """What is proven of the optimum of one problem after a change of its data.
+    """What is proven about the optimum of one problem after a change of its data.
 
     Queries are matrices with the columns of the changed problem. Every bound holds for the exact optimum of the changed problem, whether or not
     the old training had converged, and includes the rounding of its own computation.
@@ -569,7 +569,7 @@ def change_model(
     max_steps: int | None = None,
     max_seconds: float | None = None,
 ) -> ChangedModel:
-    """What is proven of a trained problem after a change; refuses what does not apply to it. The parameters are those of :func:`glru.after`."""
+    """What is proven about a trained problem after a change; refuses what does not apply to it. The parameters are those of :func:`glru.after`."""
     if not isinstance(solution, Solution):
         raise TypeError(f"model must be a problem, a solution or an estimator; got {type(solution).__name__}.")
     if not isinstance(change, Change):

@@ -398,7 +398,7 @@ class EditValues(Change):
             values = np.array(np.broadcast_to(values, (rows.size, columns.size)))
         except ValueError:
             raise ValueError(
-                f"values must have one entry a named row and column, shape ({rows.size}, {columns.size}); "
+                f"values must have one entry per named row and column, shape ({rows.size}, {columns.size}); "
                 f"got shape {values.shape}."
             ) from None
         if not np.all(np.isfinite(values)):
@@ -425,7 +425,7 @@ def targets(y: Any, count: int, layout: Layout) -> Array:
         return found
     raw = np.atleast_1d(_inputs.as_array(y, "y"))
     if raw.shape != (count,):
-        raise ValueError(f"y must have one entry a named row, shape ({count},); got shape {raw.shape}.")
+        raise ValueError(f"y must have one entry per named row, shape ({count},); got shape {raw.shape}.")
     if layout.classes.size > 2:
         # Compared in Python: NumPy would take the number 1 for the text "1".
         places = {label: place for place, label in enumerate(layout.classes.tolist())}
@@ -449,7 +449,7 @@ def targets(y: Any, count: int, layout: Layout) -> Array:
 
 def _weights(values: Any, count: int) -> Array:
     if np.shape(values) != (count,):
-        raise ValueError(f"weights must have one entry a named row, shape ({count},); got shape {np.shape(values)}.")
+        raise ValueError(f"weights must have one entry per named row, shape ({count},); got shape {np.shape(values)}.")
     weight = _inputs.as_vector(values, count, "weights")
     if np.any(weight < 0.0):
         raise ValueError(f"weights must be at least 0; got {weight.min()}.")

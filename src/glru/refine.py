@@ -64,7 +64,7 @@ CONVERGING = 0.1
 """Where a Newton step has left less than this share of the gradient's norm, the next one is taken in full without a look at the objective."""
 
 LOCAL_STEPS, HOPEFUL = 12, 0.2
-"""Newton steps under the local certificate alone, and the norm of a gradient from which on it is asked for."""
+"""Number of Newton steps under the local certificate alone, and the norm of a gradient below which it is asked for."""
 
 PRODUCT_TOLS = (1e-9, 1e-12, 0.0)
 """Relative gaps of trainings by products, each of which is asked for bounds; 0: as far as float64 goes."""
@@ -82,7 +82,7 @@ SPARED = 0.1
 """The share of a fold's labels that stays open under penalties which may not win."""
 
 FOLD_ENTRIES = 4_000_000
-"""Scores of all rows under the models of the folds that are stepped together: at most so many numbers."""
+"""The largest number of scores, of all rows under the models of the folds that are stepped together."""
 
 CHORD_COLUMNS, CHORD_EXPONENT = 32, 0.1
 """From this number of columns on a Hessian costs far more than a gradient; and the logarithm of what curvatures may have changed by where steps share one."""
@@ -238,7 +238,7 @@ class Refinement:
 
     @property
     def _thorough(self) -> bool:
-        # Where the ball is bounded and the local certificate is dearer than a step, another step is the better question.
+        # If the ball is bounded and the local certificate costs more than a step, another step is the better choice.
         problem = self.problem
         return problem.fit_intercept or problem.penalty.strong_convexity == 0.0 or problem.n_rows >= problem.n_columns
 
@@ -461,7 +461,7 @@ def _next_ellipsoid(problem: Problem, region: LocalEllipsoid, point: Point) -> L
 
 
 def approach(problem: Problem, point: Point, most: int | None = None) -> tuple[Point, int]:
-    """The point after Newton steps without certificates, at most so many, up to where a full one moves no score far; and their number.
+    """The point after Newton steps without certificates, until a full step moves no score far or their limit is reached; and their number.
 
     The rows are in memory and the penalty is smooth. Such a step costs a fraction of one with a certificate.
     """
@@ -752,7 +752,7 @@ def _stepped_bounds(
 @final
 @dataclass(eq=False)
 class _Steps:
-    """Folds of one penalty that were stepped together: what is known of them, and where they stand."""
+    """Folds of one penalty that were stepped together: what is known about them, and where they stand."""
 
     family: Folds
     problem: Problem

@@ -211,7 +211,7 @@ def solution_at(problem: Problem, point: Point, n_iter: int, status: Status, sol
 
 
 def shift_columns(solution: Solution) -> Solution:
-    """The same model where columns far from zero have numbers near their means taken from them, exactly (:meth:`glru.linalg.Matrix.exact_shifts`).
+    """The model after subtracting numbers near their means from columns far from zero, exactly (:meth:`glru.linalg.Matrix.exact_shifts`).
 
     As ``x . w + b = (x - c) . w + (b + c . w)``, the optimum is the same but for its intercept. Columns whose mean is large beside their spread
     resemble the intercept, and rounding errors grow with that ratio; here they do not. The solution is returned as it is without an intercept, where no

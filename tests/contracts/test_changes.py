@@ -231,7 +231,7 @@ REFUSED = {
     "column-name": (glru.RemoveColumns(["z"]), r"columns must be among those of the problem \(a, b, c\); got 'z'"),
     "all-columns": (glru.RemoveColumns(["a", "b", "c"]), "must leave at least one column; got the removal of all 3"),
     "narrow-rows": (glru.AddRows(ROWS[:, :2], [1, 0]), "new rows must have 3 columns, as the problem has; got 2"),
-    "few-targets": (glru.AddRows(ROWS, [1]), r"y must have one entry a named row, shape \(2,\); got shape \(1,\)"),
+    "few-targets": (glru.AddRows(ROWS, [1]), r"y must have one entry per named row, shape \(2,\); got shape \(1,\)"),
     "new-label": (glru.AddRows(ROWS, [1, 5]), "labels must be 0 or 1, as in the problem; got 5"),
     "nan-label": (glru.AddRows(ROWS, [1, np.nan]), "labels must be 0 or 1, as in the problem; got nan"),
     "row-weight": (glru.AddRows(ROWS, [1, 0], [1.0, -2.0]), "weights must be at least 0; got -2.0"),
@@ -257,7 +257,10 @@ REFUSED = {
     "edit-nan": (glru.EditValues([0], [0], np.nan), "values must be finite; got NaN or infinity"),
     "edit-inf": (glru.EditValues([0], [0, 1], [[1.0, np.inf]]), "values must be finite; got NaN or infinity"),
     "relabel-row": (glru.Relabel([9], [1]), "rows must be positions from 0 to 5; got 9"),
-    "relabel-count": (glru.Relabel([0, 1], [1]), r"y must have one entry a named row, shape \(2,\); got shape \(1,\)"),
+    "relabel-count": (
+        glru.Relabel([0, 1], [1]),
+        r"y must have one entry per named row, shape \(2,\); got shape \(1,\)",
+    ),
     "relabel-new": (glru.Relabel([0], ["yes"]), "labels must be 0 or 1, as in the problem; got yes"),
     "reweight-row": (glru.Reweight([6], 1.0), "rows must be positions from 0 to 5; got 6"),
     "reweight-negative": (glru.Reweight([0], -1.0), "weights must be at least 0; got -1.0"),
@@ -342,7 +345,7 @@ def test_a_label_means_the_same_in_any_company():
 UNCLEAR = {
     "weights": (
         glru.Reweight([0], [1.0, 2.0]),
-        r"weights must have one entry a named row, shape \(1,\); got shape \(2,\)",
+        r"weights must have one entry per named row, shape \(1,\); got shape \(2,\)",
     ),
     "values": (glru.EditValues([0], [0], "high"), "values must be numeric"),
     "names": (glru.RemoveColumns(["a", "a"]), r"columns must be named once each; got \['a', 'a'\]"),

@@ -56,7 +56,7 @@ NEAR_FACTOR, COVERED_FACTOR = 1.0 + 5e-5, 1.1
 all: Hessians are then known up to the factor, which a closed form errs by and a Newton step contracts by."""
 
 WORTH_A_STAGE = 1e6
-"""Operations that Newton steps would take, from which on a stage before them is worth its own overhead."""
+"""A stage before Newton steps is worth its overhead if these would take more operations than this."""
 
 TRIED_DELETIONS = 8
 """Deletions trained one by one without making a radius half as large, after which the rest is left as it is."""
@@ -375,7 +375,7 @@ class Deletions:
         self._store[self._place[mine]] = moves[better]
 
     def _take_radii(self, members: Rows, lengths: Array, radii: Array, stage: str) -> Rows:
-        """Take in what is known of candidates where it is better, and say of which of them."""
+        """Take in what is known about candidates where it is better, and say of which of them."""
         reference, solve_error = self.reference, self.reference.metric.solve_error
         # A product of a candidate with the factor or its inverse errs by a few solve errors of its length.
         radii = (radii + reference.radius + 12.0 * solve_error * lengths) * (1.0 + FEW)

@@ -301,7 +301,7 @@ class Jackknife(Shown):
         return absolute((targets - upper - rounding, targets - lower + rounding))
 
     def to_frame(self) -> Any:
-        """One line per coefficient (a frame of pandas or polars): estimate, and both ends of standard error and bias."""
+        """One line per coefficient (a pandas or polars frame): estimate, and both ends of standard error and bias."""
         columns = {"coefficient": self.coef_names, "estimate": self.coef}
         for name, bounds in {"standard_error": self.standard_error_bounds, "bias": self.bias_bounds}.items():
             columns |= {f"{name}_lower": bounds[0], f"{name}_upper": bounds[1]}

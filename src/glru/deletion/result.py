@@ -35,7 +35,7 @@ QUANTITIES = (
     "deletion_residual",
     "deviance_residual",
 )
-"""What is known of every row."""
+"""What is known about every row."""
 
 RANKING_ROUNDS = 12
 """How often the widest of the rows that a ranking leaves contested are narrowed to a tenth."""
@@ -89,7 +89,7 @@ class Ranking(Shown):
     ties: list[tuple[int, int]]
 
     def to_frame(self) -> Any:
-        """One line per row of the ranking, with both ends of the quantity (a frame of pandas or polars)."""
+        """One line per row of the ranking, with both ends of the quantity (a pandas or polars frame)."""
         return make_frame({"row": self.rows, f"{self.by}_lower": self.lower, f"{self.by}_upper": self.upper})
 
     def plot(self, ax: Any = None) -> Any:
@@ -640,7 +640,7 @@ class Influence(HeldOutScores):
         self.__dict__.pop("_own_moves", None)
 
     def to_frame(self, dfbetas: bool = False) -> Any:
-        """One line per row (a frame of pandas or polars): target, both ends of every quantity, and the stage.
+        """One line per row (a pandas or polars frame): target, both ends of every quantity, and the stage.
 
         Parameters
         ----------
@@ -763,7 +763,7 @@ def contested_rows(lower: Array, upper: Array, k: int) -> Rows:
 
 
 def rank(by: str, lower: Array, upper: Array, k: int) -> Ranking:
-    """The first rows by their intervals, and what is proven of that."""
+    """The first rows by their intervals, and what is proven about that."""
     with np.errstate(invalid="ignore"):
         middle = np.where(np.isfinite(upper), 0.5 * (lower + upper), np.inf)
     order = np.argsort(-middle, kind="stable")

@@ -1,4 +1,4 @@
-"""Matrices and what is known of their rounding: dense, sparse and on a device behind one small set of products.
+"""Matrices and what is known about their rounding: dense, sparse and on a device behind one small set of products.
 
 Nothing outside this package asks what kind of matrix it is given: :func:`as_matrix` looks at what the user gave, once.
 """

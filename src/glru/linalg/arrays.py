@@ -389,7 +389,7 @@ def powers_of_two(diagonal: Array) -> Array:
 
 
 def round_to_bits(values: Array, n_bits: int) -> Array:
-    """Values rounded to so many significant bits."""
+    """Values rounded to a number of significant bits."""
     fractions, exponents = np.frexp(values)
     rounded: Array = np.ldexp(np.round(np.ldexp(fractions, n_bits)), exponents - n_bits)
     return rounded
@@ -424,7 +424,7 @@ def weighted_norm(weights: Any, values: Any, products: Any = None) -> Any:
     found = squares(values, along * values if products is None else products)
     if not (np.any(found < UNDERFLOWS) and n_rows):
         return np.sqrt(found)
-    # Column by column: what is known of one does not depend on the others.
+    # Column by column: what is known about one does not depend on the others.
     every = np.ones(n_rows, dtype=bool)
     largest = arrays.size(values) if values.ndim == 1 else arrays.largest_of(abs(values), every)
     lost = (found < UNDERFLOWS) & (largest > 0.0) & np.isfinite(largest)

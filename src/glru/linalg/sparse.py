@@ -71,7 +71,7 @@ class SparseMatrix(Matrix):
 
     @cached_property
     def _transpose(self) -> sp.csc_array:
-        """The same arrays read as columns."""
+        """The arrays of the transposed matrix: the same numbers, read as columns."""
         return self.data.T
 
     def absolute_product(self, v: Array) -> Array:

@@ -316,7 +316,7 @@ def _result(
 
 
 def _amend(cascade: Cascade, bounds: ScoreBounds, stages: NDArray[np.int8], output: Output) -> WrittenRows:
-    """Put what is known of the rows that the first pass left open into the files."""
+    """Put what is known about the rows that the first pass left open into the files."""
     names = np.array(STAGES)[stages]
     for k, (here, places) in cascade.problem.locate(cascade.numbers).items():
         output.amend(k, here, bounds.lower[places], bounds.upper[places], names[places])

@@ -85,7 +85,7 @@ class LOOCVPath(Shown):
         return sum(result.n_trainings for result in self.results)
 
     def to_frame(self) -> Any:
-        """One line per strength: both ends of the criterion, and how many rows needed a training (a frame of pandas or polars)."""
+        """One line per strength: both ends of the criterion, and how many rows needed a training (a pandas or polars frame)."""
         columns = {"lam": self.lams, f"{self.criterion}_lower": self.lower, f"{self.criterion}_upper": self.upper}
         return make_frame(columns | {"n_trainings": [result.n_trainings for result in self.results]})
 

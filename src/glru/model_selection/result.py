@@ -137,7 +137,7 @@ class HeldOutScores(Shown):
         return self._bounds.probabilities()
 
     def to_frame(self) -> Any:
-        """One line per held-out row: target, label, whether it is right, bounds, and more (a frame of pandas or polars).
+        """One line per held-out row: target, label, whether it is right, bounds, and more (a pandas or polars frame).
 
         Labels and verdicts are missing where they are open.
         """

@@ -232,7 +232,7 @@ class LocalEllipsoid(Region):
 
 
 def _errors_at(problem: Problem, point: Point, scores: Array) -> ScoreErrors:
-    """What is known of the errors of the scores of rows in memory."""
+    """What is known about the errors of the scores of rows in memory."""
     return score_errors_of_rows(problem, score_errors(problem, point.coef, point.intercept, scores))
 
 

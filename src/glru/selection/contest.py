@@ -74,7 +74,7 @@ class Contest:
         )
 
     def settle(self, places: Any, lower: Any, upper: Any) -> None:
-        """Take in what is known of a candidate, or of several."""
+        """Take in what is known about a candidate, or of several."""
         self.lower[places] = np.maximum(self.lower[places], lower)
         self.upper[places] = np.maximum(np.minimum(self.upper[places], upper), self.lower[places])
 

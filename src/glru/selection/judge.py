@@ -40,7 +40,7 @@ MOST_LEFT = 8
 @final
 @dataclass(frozen=True, eq=False)
 class Screened:
-    """What is known of every move before any is refined on its own.
+    """What is known about every move before any is refined on its own.
 
     Attributes
     ----------
@@ -339,7 +339,7 @@ class ValidationJudge(Judge):
 
 @final
 class Pending:
-    """The moves of a step and what is known of each; the contest tells which of them matter.
+    """The moves of a step and what is known about each; the contest tells which of them matter.
 
     Attributes
     ----------

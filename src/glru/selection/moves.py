@@ -231,7 +231,7 @@ def _zero_columns(problem: Problem, point: Point) -> NDArray[np.bool_]:
 
 
 class Pending(Protocol):
-    """The moves of a step and what is known of each."""
+    """The moves of a step and what is known about each."""
 
     budget: Budget
     size: int
@@ -528,7 +528,7 @@ class ColumnFamilies(Screening):
         return Carried(after, screen, self.model.whole, np.delete(chosen, place))
 
     def _prefers_sets(self, n_moves: int) -> bool:
-        """Whether so many additions of single columns are stepped on in metrics of their own."""
+        """Whether this number of additions of single columns is refined in their own metrics."""
         whole, size = self.model.whole, self.model.chosen.size + 1
         return has_subsets(whole) and n_moves * size**2 <= SETS_COST * whole.n_rows**2
 

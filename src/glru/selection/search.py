@@ -302,7 +302,7 @@ class Walk:
 
 @final
 class StepContest:
-    """One step: its candidates, the present columns first unless a move is forced, and what is known of their values."""
+    """One step: its candidates, the present columns first unless a move is forced, and what is known about their values."""
 
     def __init__(
         self,
@@ -395,7 +395,7 @@ def _make_step(
     counts: dict[str, int],
     table: Sequence[Array] | Array,
 ) -> Step:
-    """One step for the path, from what is known of it and of its candidates."""
+    """One step for the path, from what is known about it and of its candidates."""
     columns = () if move is None else move.columns
     names: tuple[Any, ...] = columns
     if problem.column_names is not None:

@@ -62,10 +62,10 @@ TRIED_PRODUCTS, TRIED_SHARE = 80, 1.0 / 3.0
 """Where a direct training of dense, tall data costs more products than the first, conjugate gradients are tried first, for that share of them."""
 
 SAMPLED_STEPS, SAMPLED_PRODUCTS = 3, 14
-"""The same from the model of a sample of the rows, whose Hessian is the preconditioner."""
+"""Expected Newton steps and products of a training that starts from the model of a sample of the rows, whose Hessian is the preconditioner."""
 
 INTERIOR_STEPS, PROXIMAL_PRODUCTS = 20, 1000
-"""The same for the hinge by the interior point and by proximal points."""
+"""Expected steps of the interior point, and products of proximal points, in a training of the hinge."""
 
 DUAL_ROUNDS = 20
 """Rounds of dual coordinate ascent that cost no more than the products which conjugate gradients take instead."""

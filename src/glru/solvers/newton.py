@@ -224,7 +224,7 @@ def _mean_score(problem: Problem) -> float:
 
 
 def has_sample(problem: Problem) -> bool:
-    """Whether rows in memory are so many that a sample of them is much smaller, and large enough for the columns."""
+    """Whether a sample of the rows in memory can be much smaller than all of them and still large enough for the columns."""
     return problem.n_rows >= 20_000 and problem.n_rows >= 5 * ROWS_PER_COLUMN * problem.n_columns
 
 
@@ -461,7 +461,7 @@ class Place(ABC):
 
     @abstractmethod
     def again(self, floor: Floor) -> "Place":
-        """The same place, for a step with another floor under the curvatures."""
+        """The place with another floor under the curvatures, for a step."""
 
     @abstractmethod
     def has_fallen(self, there: "Place", expected: float) -> bool:

@@ -280,7 +280,7 @@ class _Model:
         return State(n_iter, value, gap, scores, dual, primal)
 
     def linear_state(self, state: State, linear: Array, residual: Array, stop: Stop) -> State:
-        """The same state with the linearised dual point, if that has the smaller gap."""
+        """The state with the linearised dual point, if that has the smaller gap."""
         problem, price = self.problem, self.price(residual)
         if price >= state.gap or not np.array_equal(problem.loss.project(problem.y, linear), linear):
             return state

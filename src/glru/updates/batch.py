@@ -31,7 +31,7 @@ NEAR_FLOOR = 8.0
 
 
 class Certified(NamedTuple):
-    """What is proven of every member of a batch.
+    """What is proven about every member of a batch.
 
     Attributes
     ----------

@@ -86,7 +86,7 @@ class Metrics:
 
     @classmethod
     def of(cls, hessians: Array, depth: int) -> "Metrics":
-        """Factor Hessians whose entries are sums of so many terms."""
+        """Factor Hessians whose entries are sums of the given number of terms."""
         count, size = hessians.shape[:2]
         diagonals = np.einsum("kii->ki", hessians)
         known = np.isfinite(hessians).all(axis=(1, 2)) & (diagonals > 1e-280).all(axis=1)
@@ -302,7 +302,7 @@ class FoldRows:
 
 @final
 class ChordFolds:
-    """The models of all folds under some penalties, and what is proven of the rows that they are asked about.
+    """The models of all folds under some penalties, and what is proven about the rows that they are asked about.
 
     Models are numbered penalty by penalty, and those of a penalty fold by fold.
 
@@ -313,7 +313,7 @@ class ChordFolds:
     models : array of shape (n_models, size)
         Where the models stand.
     lower, upper, left : array
-        What is proven of the rows that the models are asked about, model by model, and the places of those that are open.
+        What is proven about the rows that the models are asked about, model by model, and the places of those that are open.
     """
 
     def __init__(
@@ -336,7 +336,7 @@ class ChordFolds:
         self.finished = np.zeros(self.count, dtype=np.bool_)
 
     def bounds(self, k: int) -> Bounds:
-        """What is proven of the rows that a model is asked about."""
+        """What is proven about the rows that a model is asked about."""
         mine = slice(self.edges[k], self.edges[k + 1])
         return self.lower[mine], self.upper[mine]
 
@@ -485,7 +485,7 @@ class ChordFolds:
         return np.sqrt(largest / np.maximum(1.0 - self.root_errors[penalties], 0.0)) * (1.0 + FEW)
 
     def _prove(self, columns: Rows) -> None:
-        """Make the chord steps of some folds from where they stand, and take in what is proven of their ends."""
+        """Make the chord steps of some folds from where they stand, and take in what is proven about their ends."""
         rows, metrics, constant = self.rows, self.metrics, self.constant
         gradients, models = self.gradients[columns], self.models[columns]
         roots = metrics.roots[columns]

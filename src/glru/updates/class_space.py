@@ -19,7 +19,7 @@ from glru.problem import Point, Problem
 from glru.solution import Solution
 
 COLUMNS = 128
-"""Products of dense rows are made of so many columns at a time."""
+"""Number of columns at a time in products of dense rows."""
 
 
 @final

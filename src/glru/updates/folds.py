@@ -69,7 +69,7 @@ SHARES_APART = 1e-6
 """More than the logarithm of what weights of a block differ by from its share, and of what curvatures err by in their evaluation."""
 
 FAR = 1.0
-"""The logarithm of a factor of curvatures from which on a certificate takes them anew."""
+"""A certificate takes curvatures anew if the logarithm of their change is above this."""
 
 N_HARDEST, SHARES = 16, (0.1, 1e-2, 1e-3, 1e-5, 1e-8)
 """How many rows that a fold waits for are looked at before all of them, and what gradients may have to be reduced to."""
@@ -891,7 +891,7 @@ class Radii:
 
 @final
 class _Training:
-    """The models of all folds on their way, and what is proven of their test rows.
+    """The models of all folds on their way, and what is proven about their test rows.
 
     Attributes
     ----------
@@ -902,7 +902,7 @@ class _Training:
     asked, rows, owners : array of int
         Of every test row of an open fold: its place among all test rows and among the rows, and which of the open folds it is in.
     lower, upper : array
-        What is proven of all test rows.
+        What is proven about all test rows.
     hardest : array of int
         Places, among the test rows of open folds, of rows that a fold waited for: they are looked at first.
     """

@@ -131,7 +131,7 @@ class GroupRows:
         whole = (lengths + more + TINY) * (1.0 + FEW)
         moved = family.largest_norm * whole * (1.0 + FEW)
         exponents, fourth = base.constant * moved, float(problem.loss.fourth_constant or 0.0)
-        # What both steps leave of their equations, as computed, by what is known of the Hessians and by the right-hand sides.
+        # What both steps leave of their equations, as computed, by what is known about the Hessians and by the right-hand sides.
         left = np.einsum("kij,kj->ki", start.systems, first + second) + start.base_gradients + half
         sizes = np.linalg.norm(start.systems, axis=(1, 2)) * whole + np.linalg.norm(half, axis=1)
         sizes += np.linalg.norm(start.base_gradients, axis=1)

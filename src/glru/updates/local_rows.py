@@ -69,7 +69,7 @@ MOST_ETA = 0.5
 """A metric that is farther than this from the exact Hessian proves nothing worth having."""
 
 FAR_MOVE = 1.0
-"""A move of a score (times the self-concordance constant) from which on the rows that moved so far are left out of the Hessian."""
+"""Rows whose score moves by more than this (times the self-concordance constant) are left out of the Hessian."""
 
 FOLLOWED_FAR = (6.0, 15.0)
 """Further moves of scores up to which curvatures are followed, for candidates with tiny gradients, as beside ``FOLLOWED_MOVES``."""

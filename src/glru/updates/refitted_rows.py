@@ -84,7 +84,7 @@ class TallRefits:
 
     @cached_property
     def closer(self) -> "TallRefits":
-        """The same from a base one Newton step closer, where the error of the metric would weigh in narrow intervals."""
+        """The bounds from a base one Newton step closer, where the error of the metric would matter in narrow intervals."""
         return self if self.family.eta <= TIGHT_ETA else TallRefits(self.family, self.refits)
 
     def quick_bounds(self, rows: Rows, decided: Decided) -> Bounds:

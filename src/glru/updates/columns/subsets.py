@@ -46,7 +46,7 @@ def has_subsets(problem: Problem) -> bool:
 @final
 @dataclass(frozen=True, eq=False)
 class Metrics:
-    """Inverse factors of several Hessians, ``V`` of each, with what is proven of them.
+    """Inverse factors of several Hessians, ``V`` of each, with what is proven about them.
 
     Attributes
     ----------
