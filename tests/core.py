@@ -52,7 +52,7 @@ from glru.solvers import api as solvers
 from glru.solvers import train
 from glru.solvers.newton import Stop, newton, sample_of, step_length
 from glru.sums import Floor, dual_gap, expand, whole_gradient
-from glru.updates import carried_point, hinge_rows, local_rows, newton_candidate, wide_rows
+from glru.updates import carried_point, hinge_rows, local_rows, newton_candidate, row_models, wide_rows
 from glru.updates.ascent_rows import AscentRows, has_ascent
 from glru.updates.carried_rows import carried_bounds, carried_of, has_carried, removal_factors
 from glru.updates.carry import carry
@@ -249,6 +249,7 @@ __all__ = [
     "regions_of",
     "removal_factors",
     "row_ellipsoids",
+    "row_models",
     "row_norm_cuts",
     "sample_of",
     "score_bounds",

@@ -23,7 +23,7 @@ from glru.certificate import certify
 from glru.linalg import Array, outward, to_host
 from glru.losses import Hinge
 from glru.problem import Point, Problem
-from glru.refine import Refinement, approach, certified_bounds, class_bounds, class_training
+from glru.refine import Refinement, approach, certified_bounds, class_bounds, class_training, has_products
 from glru.regions import EVERY, has_support
 from glru.regions.classes import has_class_ball, has_classes, query_centers, unbounded_queries
 from glru.rows import Memory
@@ -98,6 +98,9 @@ STEPS_TOGETHER = 8
 
 LARGEST_SHARE = 1e-6
 """Relative error of refitted strengths up to which a support may be proven for all of them."""
+
+TRAINING_PRODUCTS = 40.0
+"""Products with X and its transpose that a training from the old optimum takes, certificates included."""
 
 CENTRED_PRODUCTS = 400.0
 """The carried bound with an intercept, which leaves more rows open than leverages do, is asked first where these cost this many products."""
@@ -793,8 +796,9 @@ class Cascade:
                 break
         return lower, upper
 
-    def _newton_duals(self, rows: Rows) -> Array:
-        return to_host(self.wide.first(rows)[0])
+    def _newton_duals(self, rows: Rows) -> tuple[Array, Array]:
+        duals, free = self.wide.newton_models(rows)
+        return to_host(duals), free
 
     @cached_property
     def _ascent(self) -> AscentRows:
@@ -803,7 +807,9 @@ class Cascade:
     def wide_newton(self, rows: Rows) -> Bounds:
         """Newton candidates in the dimension of the rows."""
         self.wide.n_together = self._n_batched
-        return self.wide.quick_bounds(rows, self.enough)
+        if self.width is None and self.aim is None and self.wide.has_balls:
+            return self.wide.ball_bounds(rows, self.enough)
+        return self.wide.quick_bounds(rows)
 
     def wide_steps(self, rows: Rows) -> Bounds:
         """More steps from the same candidates, with the old Hessian."""
@@ -859,6 +865,10 @@ class Cascade:
 
     def _refine(self, rows: Rows) -> Bounds:
         row = int(rows[0])
+        if self._trains_by_products:
+            work, point = self._refinement(row)
+            if work.product_steps(point) is not None:
+                return work.found
         if self.refits is None and has_wide_rows(self.problem) and np.isfinite(self.factors[row]):
             found = self.wide.refine_one(row, lambda *ends: self.finished(row, *ends))
             self.limited[row] = found.exhausted
@@ -880,6 +890,11 @@ class Cascade:
         if near is None or work.local_steps(approach(work.problem, near)[0], dual=False) is None:
             work.newton(point)
         return work.found
+
+    @cached_property
+    def _trains_by_products(self) -> bool:
+        """Whether one row's model is trained and its label proven by products with X, which are cheaper than a factor."""
+        return self.refits is None and self.width is None and self.bound == "auto" and has_products(self.problem)
 
     def _candidate(self, row: int) -> Point | None:
         """Where steps of many rows at once have ended for one that they left open."""
@@ -1149,6 +1164,15 @@ def _has_wide(cascade: Cascade) -> bool:
     return cascade.problem.in_memory and has_wide_rows(cascade.problem)
 
 
+def _has_wide_steps(cascade: Cascade) -> bool:
+    """Whether steps of all open rows at once cost less than training these by products."""
+    problem = cascade.problem
+    if not _has_wide(cascade) or not cascade._trains_by_products:
+        return _has_wide(cascade)
+    trainings = TRAINING_PRODUCTS * cascade.n_open * problem.matrix.product_cost
+    return leverage_cost(problem, min(problem.n_rows, STEPS_TOGETHER * cascade.n_open)) < trainings
+
+
 def _has_ascent(cascade: Cascade) -> bool:
     """Whether passes are cheaper than what else there is: a factor over the rows, all leverages, or training for the hinge."""
     problem = cascade.problem
@@ -1280,7 +1304,7 @@ STEPS = (
     Step(
         "refine",
         "the same; products of the size of the rows for each step",
-        _has_wide,
+        _has_wide_steps,
         _ungrouped,
         Cascade.wide_steps,
         price=2,

@@ -65,6 +65,7 @@ from tests.core import (
     newton_ellipsoids,
     regions_of,
     removal_factors,
+    row_models,
     second_order_bounds,
     uses_rows,
     wide_rows,
@@ -253,14 +254,24 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
         wide = WideRows(solution)
         for n_steps in (1, 4):
             yield f"WideRows, {n_steps} steps", exact, *wide.bounds(rows, never, n_steps)
-        with patch.object(wide_rows, "MANY_LEVERAGES", 1), patch.object(wide_rows, "FEWEST_ROWS", 0):
+        with patch.object(wide_rows, "MANY_SOLVES", 1), patch.object(wide_rows, "FEWEST_ROWS", 0):
             few = WideRows(solution)
-            yield "WideRows, few", exact, *few.quick_bounds(rows, never)
+            yield "WideRows, few", exact, *few.quick_bounds(rows)
             yield "WideRows, few, 4 steps", exact, *few.bounds(rows, never, 4)
+        yield from _balls(solution, rows, exact)
         for place in range(0, rows.size, 3):
             if np.isfinite(wide.factors[rows[place]]):
                 found = wide.refine_one(int(rows[place]), lambda *ends: False)
                 yield "WideRows, alone", exact[place : place + 1], found.lower, found.upper
+
+
+def _balls(solution: glru.Solution, rows: np.ndarray, exact: list[Any]) -> Iterator[Answer]:
+    """Balls of the duality gap around candidates, whose scores come from K or from products with X."""
+    for by_products in (False, True):
+        with patch.object(row_models, "has_fast_products", lambda _, known=by_products: known):
+            wide = WideRows(solution)
+            for n_steps in (1, 3) if wide.has_balls else ():
+                yield f"WideRows, {n_steps} balls", exact, *wide.ball_bounds(rows, never, n_steps)
 
 
 def _column_families(random: np.random.Generator) -> Iterator[Answer]:
@@ -347,11 +358,12 @@ def _lonely_rows(random: np.random.Generator) -> Iterator[Answer]:
     if not rows.size:
         return
     yield "WideRows, lonely", exact, *wide.bounds(rows, never, 30)
-    yield "WideRows, lonely and quick", exact, *wide.quick_bounds(rows, never)
-    with patch.object(wide_rows, "MANY_LEVERAGES", 1), patch.object(wide_rows, "FEWEST_ROWS", 0):
+    yield "WideRows, lonely and quick", exact, *wide.quick_bounds(rows)
+    with patch.object(wide_rows, "MANY_SOLVES", 1), patch.object(wide_rows, "FEWEST_ROWS", 0):
         few = WideRows(solution)
-        yield "WideRows, few and lonely", exact, *few.quick_bounds(rows, never)
+        yield "WideRows, few and lonely", exact, *few.quick_bounds(rows)
         yield "WideRows, few and lonely, 4 steps", exact, *few.bounds(rows, never, 4)
+    yield from _balls(solution, rows, exact)
     if has_centred(problem):
         lower, upper = centred_bounds(solution)
         yield "centred rows, lonely", exact, lower[rows], upper[rows]
@@ -394,6 +406,7 @@ def far_rows(random: np.random.Generator) -> Iterator[Answer]:
             wide = WideRows(solution)
             yield "far rows, wide and quick", exact, *wide.quick_bounds(rows)
             yield "far rows, wide", exact, *wide.bounds(rows, never, 3)
+            yield from _balls(solution, rows, exact)
 
 
 def folds(random: np.random.Generator) -> Iterator[Answer]:

@@ -331,8 +331,20 @@ MUTANTS: dict[str, Mutant] = {
     "centred-rows-nearer-than-they-are": Mutant(
         "glru.updates.centred_rows:_distances", result(lambda found: (0.5 * found[0], found[1])), FAMILIES
     ),
-    "tenth-of-the-ball-of-ascent": Mutant(
-        "glru.updates.ascent_rows:AscentRows._together", inside(ball_radius=scaled(0.1)), FAMILIES
+    "tenth-of-the-balls-of-candidates": Mutant(
+        "glru.updates.centred_rows:Balls.half_widths", inside(ball_radius=scaled(0.1)), FAMILIES
+    ),
+    "tenth-of-the-balls-with-an-intercept": Mutant(
+        "glru.updates.centred_rows:Balls._held", inside(ball_radius=scaled(0.1)), FAMILIES
+    ),
+    "duals-that-miss-the-intercept-forgotten": Mutant("glru.updates.centred_rows:Balls._missed", scaled(0.0), FAMILIES),
+    "rows-that-hold-an-intercept-nearer-than-they-are": Mutant(
+        "glru.updates.centred_rows:Hold.of",
+        result(lambda hold: replace(hold, distances=0.1 * hold.distances)),
+        FAMILIES,
+    ),
+    "intercepts-held-too-firmly": Mutant(
+        "glru.updates.centred_rows:Hold.of", result(lambda hold: replace(hold, total=1e3 * hold.total)), FAMILIES
     ),
     "hundredth-of-the-radius-of-a-deletion": Mutant(
         "glru.updates.local_rows:removal_radii", result(lambda radii: (0.01 * radii[0], 0.01 * radii[1])), DELETION

@@ -105,11 +105,12 @@ class Logistic(Loss):
 
     def fenchel_young_slope(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> tuple[Array, Array]:
         y, z, g = floats(y, z, g)
-        if g.ndim != 1 or g.size <= CHUNK_ENTRIES or is_foreign(g):
+        if g.size <= CHUNK_ENTRIES or is_foreign(g) or not y.shape[:1] == z.shape[:1] == g.shape[:1]:
             return _fenchel_young_slope(y, z, g)
-        value, size = np.empty(g.size), np.empty(g.size)
-        for start in range(0, g.size, CHUNK_ENTRIES):
-            part = slice(start, start + CHUNK_ENTRIES)
+        value, size = np.empty(g.shape), np.empty(g.shape)
+        height = 1 + CHUNK_ENTRIES * len(g) // g.size
+        for start in range(0, len(g), height):
+            part = slice(start, start + height)
             value[part], size[part] = _fenchel_young_slope(y[part], z[part], g[part])
         return value, size
 

@@ -32,6 +32,9 @@ from glru.problem import Problem
 MOST_FREE = 32
 """Most unpenalised coordinates of a border."""
 
+MANY_SOLVES = 4
+"""The images of up to one row in this number are solved for one by one, of more from the inverse of the factor."""
+
 
 def uses_rows(problem: Problem) -> bool:
     """Whether the metric is formed in the dimension of the rows: wide data, with few unpenalised coordinates."""
@@ -86,11 +89,11 @@ class RowSide:
 
     @classmethod
     def of_products(cls, problem: Problem) -> "RowSide":
-        """The side of a problem that penalises all columns and has no intercept, with ``K`` as products with X."""
+        """The side of a problem that penalises all columns, with ``K`` as products with X; rows are not centred."""
         side = cls.__new__(cls)
         side.problem, side.arrays, side.center = problem, problem.arrays, None
         side.inverse = 1.0 / np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
-        side.gram, side.border = GramProduct(problem.matrix, side.inverse), np.zeros((problem.n_rows, 0))
+        side.gram, side.border = GramProduct(problem.matrix, side.inverse), constraint_columns(problem)
         squares = problem.matrix.squared_row_norms(side.inverse)
         side.norms = np.sqrt(squares * (1.0 + gamma(side.inverse.size + 8))) * (1.0 + FEW) + side.tiny
         return side
@@ -324,34 +327,45 @@ class RowMetric(NewtonSystem, Metric):
     @cached_property
     def leverages(self) -> "Leverages":
         """``H^-1 x`` of all rows."""
-        arrays, every = self.side.arrays, np.arange(self.root.size)
-        # (I + D K)^-1 = I + D^(1/2) Y on weak rows and D^(1/2) Y on strong ones: no small number is a difference.
-        spread = inverse_of(self.factor)
-        spread /= arrays.put(np.where(self.strong, self.root, 1.0))
-        if not self.strong.all():
-            weak = np.flatnonzero(~self.strong)
-            spread = arrays.replace_columns(spread, self._weak_spread(weak), weak)
-        return self._leverages(every, spread)
+        return self.leverages_of(np.arange(self.root.size))
 
     def leverages_of(self, rows: NDArray[np.intp]) -> "Leverages":
-        """``H^-1 x`` of some rows, without the inverse of the factor."""
+        """``H^-1 x`` of some rows, with proof."""
+        return Leverages(self, rows, *self._row_spreads(rows))
+
+    def row_images(self, rows: NDArray[np.intp]) -> tuple[Any, Array]:
+        """``H^-1 x`` of some rows as models, ``b`` and ``beta``, without proof."""
+        spread, free = self._row_spreads(rows)
+        return self.duals_of(rows, spread), free
+
+    def duals_of(self, rows: NDArray[np.intp], spread: Any) -> Any:
+        """``b`` of rows' images: ``D^(1/2) Y`` on strong rows and ``I + D^(1/2) Y`` on weak ones, so that no small number is a difference."""
         arrays, strong = self.side.arrays, self.strong[rows]
-        units = arrays.units(self.root.size, rows) / arrays.put(np.where(strong, self.root[rows], 1.0))
-        spread = cholesky_solve(self.factor, units)
+        duals = arrays.put(self.root)[:, None] * spread
+        if strong.all():
+            return duals
+        return arrays.add_entries(duals, np.where(strong, 0.0, 1.0), (rows, np.arange(rows.size)))
+
+    def _row_spreads(self, rows: NDArray[np.intp]) -> tuple[Any, Array]:
+        """``Y`` of :meth:`duals_of`, and the images' unpenalised parts."""
+        arrays, strong, n_rows = self.side.arrays, self.strong[rows], self.root.size
+        scale = arrays.put(np.where(strong, self.root[rows], 1.0))
+        if MANY_SOLVES * rows.size <= n_rows:
+            spread = cholesky_solve(self.factor, arrays.units(n_rows, rows) / scale)
+        else:
+            inverse = inverse_of(self.factor)
+            spread = (inverse if rows.size == n_rows else arrays.take(inverse, rows)) / scale
         if not strong.all():
             weak = np.flatnonzero(~strong)
             spread = arrays.replace_columns(spread, self._weak_spread(rows[weak]), weak)
-        return self._leverages(rows, spread)
+        free = self.free_leverages[:, rows]
+        if self.side.n_free:
+            spread -= arrays.put(self.border_spread @ free)
+        return spread, free
 
     def _weak_spread(self, rows: NDArray[np.intp]) -> Any:
         arrays = self.side.arrays
         return -cholesky_solve(self.factor, arrays.put(self.root)[:, None] * arrays.take(self.side.gram.data, rows))
-
-    def _leverages(self, rows: NDArray[np.intp], spread: Any) -> "Leverages":
-        free = self.free_leverages[:, rows]
-        if self.side.n_free:
-            spread -= self.side.arrays.put(self.border_spread @ free)
-        return Leverages(self, rows, spread, free)
 
     def force_norms(
         self, forces: Any, responses: Any, moves: Array, taken: Any = None
@@ -560,13 +574,10 @@ class Leverages:
         self._diagonal = rows, np.arange(rows.size)
         self._strong = metric.strong[rows]
         root, curvatures = metric.root[rows], metric.curvatures[rows]
-        duals = arrays.put(metric.root)[:, None] * spread
-        if not self._strong.all():
-            duals = arrays.add_entries(duals, np.where(self._strong, 0.0, 1.0), self._diagonal)
-        self.duals = duals
-        self.complements = arrays.entries(duals, self._diagonal)
-        self.scores = side.gram @ duals
-        forms = arrays.inner(duals, self.scores)
+        self.duals = metric.duals_of(rows, spread)
+        self.complements = arrays.entries(self.duals, self._diagonal)
+        self.scores = side.gram @ self.duals
+        forms = arrays.inner(self.duals, self.scores)
         if side.n_free:
             self.scores += arrays.put(side.border @ self.free)
         self._norm_sums, self._missed, self.errors = self._sizes()

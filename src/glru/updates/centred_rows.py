@@ -1,4 +1,4 @@
-r"""All leave-one-out removals at once from the old optimum, with an unpenalised intercept, in a few products with X.
+r"""Leave-one-out with an unpenalised intercept in the metric of the penalty: from the old optimum, and balls around candidates.
 
 Let :math:`G` be the gradient without row ``i`` at the old optimum, :math:`\bar H` the mean Hessian on the way from there to the new one, and
 ``B`` some of the other rows. Suppose that no score of ``B`` moves by more than :math:`T / M` on the way, ``M`` the self-concordance constant.
@@ -16,20 +16,40 @@ With :math:`G = r - s_i \ell'_i \tilde x_i` the row's own score moves by :math:`
 towards the other side by at most :math:`s_i |\ell'_i| A^2(x_i)`, and by at most :math:`A(x_i) \|r\|` for what training left and for the other rows' new weights.
 """
 
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
 import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect, unbounded, widen
-from glru.linalg import FEW, Array, gamma
+from glru.certificate import ball_radius
+from glru.linalg import FEW, Array, gamma, to_host
+from glru.metric.rows import RowSide
 from glru.problem import Problem
 from glru.solution import Solution
-from glru.updates.carried_rows import removal_factors, rounded_norms, row_norms, weight_error
+from glru.updates.carried_rows import (
+    removal_factors,
+    rounded_norms,
+    row_norms,
+    shared_norms,
+    shared_part,
+    weight_error,
+)
+from glru.updates.row_models import RowModels, Rows
 
 SETS = (0.25, 0.75)
 """Shares of the curvature in the intercept that the rows of ``B`` have, those nearest to the mean first."""
 
 EXPONENTS = (0.5, 2.0, 4.0, 7.0, 10.0)
 """Values of ``T`` that are tried: a large one is met by more rows, and weakens the hold of the losses on the intercept."""
+
+BALL_EXPONENTS = (0.1, 0.5, 2.0)
+"""Values of ``T`` that are tried for balls around candidates, which are small."""
+
+HOLDING_SHARE = 0.25
+"""Share of the curvature in the intercept that the rows have which hold it in a ball, the shortest first."""
 
 
 def has_centred(problem: Problem) -> bool:
@@ -141,3 +161,140 @@ def _bounds(
         holds &= np.isfinite(half) & np.isfinite(middle)
         found.append(widen(np.where(holds, scores + middle, 0.0), np.where(holds, half, np.inf)))
     return found
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Hold:
+    r"""Rows whose curvature holds the intercept of an L2 problem.
+
+    Let no score of these rows be farther than :math:`T / M` from where their curvatures :math:`d_k` were taken. With
+    :math:`S = e^{-T} \sum d_k` and ``c`` their mean under the weights ``d``,
+
+    .. math:: H \succeq \Lambda + S \, \tilde c \tilde c^\top \quad\Rightarrow\quad \|\tilde x\|^2_{H^{-1}} \le \|x - c\|^2_{\Lambda^{-1}} + 1 / S .
+
+    Let ``F`` be the summed Fenchel-Young terms of a model and its dual ``b``, :math:`\sigma = \sum b_k`, and :math:`\delta` the way to the optimum. Convexity
+    gives :math:`\tfrac12 \|\delta\|^2_H \le F + \sigma \, \delta_\beta` in a mean ``H`` of the Hessians on every part of the way, so that
+    :math:`\|\delta\|_H \le |\sigma| a + \sqrt{\sigma^2 a^2 + 2 F}` with ``a`` the norm of the intercept's coordinate. Where the scores of these rows move by less than
+    :math:`T / M` in a ball of that radius, none is the first to reach it, and the supposition holds on the whole way.
+
+    Attributes
+    ----------
+    members : array of bool of shape (n_rows,)
+        The rows.
+    total : float
+        At most the sum of their ``d``.
+    distances : array of shape (n_rows,)
+        At least the distance of every row from ``c`` in the metric of the penalty.
+    farthest, length : float
+        The largest of these among the members, and that of the origin.
+    """
+
+    members: NDArray[np.bool_]
+    total: float
+    distances: Array
+    farthest: float
+    length: float
+
+    @classmethod
+    def of(cls, side: RowSide, curvatures: Array, rows: Rows) -> "Hold":
+        """Some rows under their curvatures."""
+        members = np.zeros(curvatures.size, dtype=bool)
+        members[rows] = True
+        total = float(curvatures[rows].sum())
+        mean = np.where(members, curvatures, 0.0) / total
+        image = to_host(side.gram @ side.arrays.put(mean[:, None]))[:, 0]
+        size, square = float(side.norms @ mean) * (1.0 + FEW), max(float(mean @ image), 0.0)
+        # The parts cancel; each is off by a share of (|x| + sum |x_k| mean_k)^2. The mean itself was rounded.
+        off = 2.0 * gamma(curvatures.size + 16) * size
+        squares = np.maximum(np.square(side.norms) - 2.0 * image + square, 0.0)
+        squares = squares + 4.0 * side.unit * np.square(side.norms + size)
+        distances = np.sqrt(squares) * (1.0 + FEW) + off
+        length = float(np.sqrt(square + 4.0 * side.unit * size**2)) * (1.0 + FEW) + off
+        return cls(members, total * (1.0 - gamma(curvatures.size + 8)), distances, float(distances[rows].max()), length)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Balls:
+    """Balls of the duality gap around candidates for models without a row each, with every column penalised.
+
+    Attributes
+    ----------
+    models : RowModels
+        The models.
+    base, curvatures : array of shape (n_rows,)
+        Scores from which those of the candidates are not far, and the weighted curvatures there.
+    ratios : array of shape (n_rows,)
+        What the weights in these curvatures are multiplied by when a row leaves; not finite where nothing is proven.
+    """
+
+    models: RowModels
+    base: Array
+    curvatures: Array
+    ratios: Array
+
+    @cached_property
+    def norms(self) -> Array:
+        """At least the norms of the rows in the metric of the penalty.
+
+        A column with a value in one row only gets the coefficient exactly 0 when that row leaves, in the candidate as at
+        the optimum: it does not widen the row's bounds.
+        """
+        return shared_norms(self.models.problem, shared_part(self.models.problem))
+
+    @cached_property
+    def holds(self) -> list[Hold]:
+        """Two sets of rows that hold the intercept, without a row in common: one of them has no part in a removal."""
+        side, curvatures = self.models.products, self.curvatures
+        order = np.argsort(side.norms, kind="stable")
+        # Curvatures that underflowed are not known to a few units of themselves.
+        order = order[(curvatures > np.finfo(float).tiny * np.maximum(1.0, 2.0 * self.models.problem.weights))[order]]
+        shares = np.cumsum(curvatures[order])
+        nearest = order[: 2 + int(np.searchsorted(shares, HOLDING_SHARE * shares[-1]))] if order.size else order
+        return [Hold.of(side, curvatures, rows) for rows in (nearest[::2], nearest[1::2]) if rows.size]
+
+    def half_widths(self, rows: Rows, duals: Any, scores: Any, free: Array, gaps: Array) -> tuple[Array, Array]:
+        """At least how far the removed rows' scores are from those at the optimum, and the radii of the balls that say so.
+
+        ``duals``, ``scores``, ``gaps``: of :meth:`~glru.updates.row_models.RowModels.gaps`.
+        """
+        side = self.models.products
+        errors = side.score_errors(duals, free)
+        with np.errstate(all="ignore"):
+            if side.n_free:
+                half, radii = self._held(rows, duals, scores, errors, gaps)
+            else:
+                radii = ball_radius(gaps)
+                half = radii * self.norms[rows]
+            return half + side.norms[rows] * errors[0] + errors[1], radii
+
+    def _held(
+        self, rows: Rows, duals: Any, scores: Any, errors: tuple[Array, Array], gaps: Array
+    ) -> tuple[Array, Array]:
+        """The half-widths and radii with an intercept; infinite where no hold is proven."""
+        models, arrays = self.models, self.models.arrays
+        half, radii = np.full(rows.size, np.inf), np.full(rows.size, np.inf)
+        missed = self._missed(duals)
+        away = arrays.absolute(scores - arrays.put(self.base)[:, None])
+        factors = np.abs(np.log(self.ratios[rows])) * (1.0 + FEW)
+        for hold in self.holds:
+            drop = models.exponent(arrays.largest_of(away, hold.members), errors, hold.members) + factors
+            for exponent in BALL_EXPONENTS:
+                free = np.sqrt(np.exp(drop + exponent) / hold.total) * (1.0 + FEW)
+                border = missed * np.hypot(hold.length, free) * (1.0 + FEW)
+                size = (border + np.hypot(border, ball_radius(gaps))) * (1.0 + FEW)
+                farthest = np.hypot(hold.farthest, free) * size * (1.0 + FEW)
+                reach = np.hypot(hold.distances[rows], free) * size * (1.0 + FEW)
+                holds = ~hold.members[rows] & (models.constant * farthest < exponent)
+                half, radii = (np.where(holds, np.fmin(a, b), a) for a, b in ((half, reach), (radii, size)))
+        return half, radii
+
+    def _missed(self, duals: Any) -> Array:
+        """At least the sums of duals, which are zero where these are feasible."""
+        arrays = self.models.arrays
+        ones = arrays.put(np.ones(self.base.size))
+        # The exact weights, and so the exact duals, differ from those used here.
+        rounding = gamma(self.base.size + 8) + weight_error(self.models.problem) + FEW
+        missed: Array = np.abs(to_host(ones @ duals)) + rounding * to_host(ones @ arrays.xp.abs(duals))
+        return missed

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.certificate import ball_radius, loss_terms
 from glru.linalg import FEW, TINY, UNIT, Array, Entries, Matrix, as_matrix, gamma, length, to_host
-from glru.metric.rows import RowMetric, RowSide, uses_rows
+from glru.metric.rows import GramProduct, RowMetric, RowSide, uses_rows
 from glru.problem import Point, Problem
 from glru.regions.gap import Region
 from glru.regions.local import local_radius
@@ -46,6 +46,14 @@ def has_row_models(problem: Problem) -> bool:
     free = problem.fit_intercept or problem.unpenalised.size > 0
     certified = problem.loss.self_concordance is not None or (np.isfinite(problem.loss.smoothness) and not free)
     return certified and problem.penalty.smooth and problem.n_rows <= problem.largest
+
+
+def has_fast_products(problem: Problem) -> bool:
+    """Whether X is so sparse that many models are multiplied faster with X and its transpose than with ``K``."""
+    (n_rows, n_columns), matrix = problem.matrix.shape, problem.matrix
+    # Nanoseconds per model.
+    faster = 0.35 * matrix.n_stored + 0.4 * n_columns < 0.03 * n_rows**2
+    return faster and not matrix.stores_zeros and problem.arrays.stable
 
 
 @final
@@ -283,6 +291,14 @@ class RowModels:
         self.local = problem.loss.self_concordance is not None
         self.constant = float(problem.loss.self_concordance or 0.0)
 
+    @cached_property
+    def products(self) -> RowSide:
+        """The side that multiplies many models at once: with X where that is faster than with ``K``."""
+        problem, side = self.problem, self.side
+        own = side.center is None and side.norms.size == problem.n_rows and side.n_changes == 0
+        formed = own and problem.unpenalised.size == 0 and not isinstance(side.gram, GramProduct)
+        return RowSide.of_products(problem) if formed and has_fast_products(problem) else side
+
     def place(self, point: Point, weights: Array | None = None) -> tuple[Array, Array, Array]:
         """A point, or what stands for it, as ``b`` and ``beta``, and the scores of that.
 
@@ -389,26 +405,31 @@ class RowModels:
             off = off + gamma(curvatures.size + side.n_free + 8) * (np.abs(images.change) * most).sum(axis=0)
         return moved, off * (1.0 + FEW) + FEW * np.abs(moved)
 
-    def gaps(self, weights: Any, duals: Any, without: Entries | None) -> tuple[Any, Any, Array]:
-        """Duals that lie in the domain of the loss conjugate, their scores, and at least the gaps there."""
-        arrays, loss = self.arrays, self.problem.loss
+    def gaps(
+        self, weights: Any, duals: Any, without: Entries | None, free: Array | None = None
+    ) -> tuple[Any, Any, Array]:
+        """Duals that lie in the domain of the loss conjugate, their scores, and at least the Fenchel-Young terms there, summed.
+
+        Without free coordinates the sums are the duality gaps. With them, duals whose ``U^T b`` is not 0 are not feasible, and the
+        objective at the model is above that at another one by at most the sum plus ``(U^T b) . (beta_other - beta)``.
+        """
+        arrays, loss, side = self.arrays, self.problem.loss, self.products
         y, xp = arrays.put(self.y)[:, None], arrays.xp
         used = weights > 0.0
         dual = -loss.project(self.y[:, None], -duals / xp.where(used, weights, 1.0))
         projected = xp.where(used, weights * dual, 0.0)
         if without is not None:
             projected = arrays.zero_out(projected, without)
-        scores, errors = (
-            self.side.gram @ projected,
-            self.side.score_errors(projected, np.zeros((0, projected.shape[1]))),
-        )
-        off = arrays.put(self.side.norms)[:, None] * arrays.put(errors[0])
+        free = np.zeros((side.n_free, projected.shape[1])) if free is None else free
+        scores, (first, second) = side.scores(projected, free), side.score_errors(projected, free)
+        off = arrays.put(side.norms)[:, None] * arrays.put(first)
+        off = off + arrays.put(second) if side.n_free else off
         terms = xp.where(used, loss_terms(loss, y, scores, off, dual), 0.0)
         if without is not None:
             terms = arrays.zero_out(terms, without)
         losses = to_host(xp.sum(weights * terms, axis=0)) * (1.0 + weight_error(self.problem))
         # The exact weights differ from those used here, so the exact correlations from the candidate's coefficients.
-        norm_sum = to_host(arrays.put(self.side.norms) @ xp.abs(projected))
+        norm_sum = to_host(arrays.put(side.norms) @ xp.abs(projected))
         penalty = 0.5 * np.square((weight_error(self.problem) + FEW) * norm_sum)
         return projected, scores, (losses + penalty) * (1.0 + FEW)
 

@@ -25,14 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect
-from glru.certificate import ball_radius
 from glru.linalg import FEW, TINY, UNIT, Array, Entries, gamma, length, to_host
-from glru.metric.rows import Leverages, RowMetric
+from glru.metric.rows import MANY_SOLVES, Leverages, RowMetric
 from glru.problem import Problem
 from glru.regions.local import local_radius
 from glru.solution import Solution
 from glru.updates.batch import Certified, Decided, tighten
-from glru.updates.carried_rows import removal_factors, shared_norms, shared_part
+from glru.updates.carried_rows import removal_factors
+from glru.updates.centred_rows import Balls
 from glru.updates.row_models import MOST_STEPS, Errors, Images, Retrained, RowModels, Rows
 
 FAR_MOVE = 4.0
@@ -53,8 +53,11 @@ REFINEMENT_STEPS = 3
 LINE_SEARCH_STEPS = 8
 """Most times a step is shortened."""
 
-MANY_LEVERAGES, FEWEST_ROWS = 4, 256
-"""The leverages of up to one row in this number are solved for one by one, of more, or of less data, from the inverse of the factor."""
+FEWEST_ROWS = 256
+"""Of less data the leverages of all rows are found, however few are asked about."""
+
+BALL_STEPS = 4
+"""Most certificates of a candidate by balls: where these do not decide a row, ellipsoids may."""
 
 FEW_EXACT = 3
 """Up to this number of rows, steps with factors of their own are not preceded by the leverages of all rows."""
@@ -67,9 +70,7 @@ def leverage_cost(problem: Problem, n_rows: int) -> float:
     """What the leverages of some rows cost, with all that is formed for them, as a product with X costs."""
     size = float(problem.n_rows)
     return (
-        problem.matrix.gram_cost
-        + 0.03 * size**3
-        + 0.3 * size**2 * (n_rows if MANY_LEVERAGES * n_rows <= size else size)
+        problem.matrix.gram_cost + 0.03 * size**3 + 0.3 * size**2 * (n_rows if MANY_SOLVES * n_rows <= size else size)
     )
 
 
@@ -126,7 +127,7 @@ class WideRows(RowModels):
     def known(self, rows: Rows) -> Leverages:
         """Leverages that have those of some rows: of all rows, or of these where they are few."""
         metric, n_asked, n_rows = self.metric, max(self.n_together, rows.size), self.used.size
-        many = MANY_LEVERAGES * n_asked > n_rows or n_rows < FEWEST_ROWS or bool(np.any(np.diff(rows) < 0))
+        many = MANY_SOLVES * n_asked > n_rows or n_rows < FEWEST_ROWS or bool(np.any(np.diff(rows) < 0))
         if many or "leverages" in metric.__dict__:
             return metric.leverages
         if self._few is None or not np.all(np.isin(rows, self._few.rows)):
@@ -160,39 +161,46 @@ class WideRows(RowModels):
         )
 
     @cached_property
-    def ball_norms(self) -> Array:
-        """At least the norms of the rows in the metric of the penalty.
-
-        A column with a value in one row only gets the coefficient exactly 0 when that row leaves, in the candidate as at
-        the optimum: it does not widen the row's bounds.
-        """
-        return shared_norms(self.problem, shared_part(self.problem))
+    def balls(self) -> Balls:
+        """The balls of the duality gap around candidates."""
+        return Balls(self, self.base, self.weights * self.curvatures, self.factors / self.factor)
 
     def guesses(self, rows: Rows) -> Array:
         """The removed rows' scores after one Newton step each, without proof."""
         _, _, scores, _ = self.first(rows)
         return self.arrays.entries(scores, (rows, np.arange(rows.size)))
 
-    def quick_bounds(self, rows: Rows, decided: Decided | None = None) -> Bounds:
-        """Bounds of the removed rows' scores after one Newton step each, by the gap where the sizes of forces leave rows open."""
+    def quick_bounds(self, rows: Rows) -> Bounds:
+        """Bounds of the removed rows' scores after one Newton step each, from the sizes of the forces or by a ball."""
+        if not self.local:
+            return self.ball_bounds(rows, lambda lower, _: np.zeros(lower.shape, dtype=bool), 1)
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
         places = self.usable(rows)
         if self.has_closed_form:
             lower[places], upper[places] = self._closed_form(rows[places], self.metric.leverages)
-            return lower, upper
-        duals, free, scores, errors = self.first(rows[places])
-        entries = rows[places], np.arange(places.size)
-        if self.local:
-            lower[places], upper[places] = self._quickly(entries, duals, scores, errors)
-            if self.side.n_free or decided is None:
-                return lower, upper
-            left = np.flatnonzero(~decided(lower[places], upper[places]))
-            places, duals, free = places[left], self.arrays.take(duals, left), free[:, left]
-            entries = rows[places], np.arange(places.size)
+        else:
+            duals, _, scores, errors = self.first(rows[places])
+            lower[places], upper[places] = self._quickly((rows[places], np.arange(places.size)), duals, scores, errors)
+        return lower, upper
+
+    @property
+    def has_balls(self) -> bool:
+        """Whether the duality gap bounds the distance of a candidate: every column is penalised, and the loss holds an intercept."""
+        problem = self.problem
+        return problem.unpenalised.size == 0 and (self.local or not problem.fit_intercept) and not self.has_closed_form
+
+    def newton_models(self, rows: Rows) -> tuple[Any, Array]:
+        """The candidates one Newton step from the old model, ``b`` and ``beta``, without proof."""
+        found = BallSteps.first(self, rows)
+        return found.duals, found.free
+
+    def ball_bounds(self, rows: Rows, decided: Decided, n_steps: int = BALL_STEPS) -> Bounds:
+        """Bounds of the removed rows' scores by balls around Newton candidates, which need no leverages; rows leave as they are decided."""
+        lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
+        places = np.flatnonzero(np.isfinite(self.factors[rows]))
         if places.size:
-            duals, scores, gaps = self.gaps(self._weights(entries[0]), duals, entries)
-            ball = self._ball(entries, scores, self.side.score_errors(duals, free), gaps)
-            lower[places], upper[places] = intersect((lower[places], upper[places]), ball)
+            found = tighten(BallSteps.first(self, rows[places]), decided, n_steps)
+            lower[places], upper[places] = found.lower, found.upper
         return lower, upper
 
     @cached_property
@@ -296,11 +304,6 @@ class WideRows(RowModels):
             total = (to_host(arrays.put(squares) @ lost) + rounding) * np.square(known.growth[known.places(rows)])
             best = np.fmax(best, share - total * (1.0 + gamma(squares.size + 16)) - FEW)
         return best
-
-    def _ball(self, entries: Entries, scores: Any, errors: Errors, gaps: Array) -> Bounds:
-        rows = entries[0]
-        half = ball_radius(gaps) * self.ball_norms[rows] + self.side.norms[rows] * errors[0] + errors[1]
-        return self.widened(self.arrays.entries(scores, entries), half)
 
     @cached_property
     def _shared_step(self) -> tuple[Array, Array, Array, Errors]:
@@ -464,6 +467,71 @@ class WideRows(RowModels):
 
 @final
 @dataclass(frozen=True, eq=False)
+class BallSteps:
+    """Models without one row each, one per column, which step with the old Hessian under balls of the duality gap."""
+
+    family: WideRows
+    rows: Rows
+    duals: Any
+    free: Array
+    images: tuple[Any, Array]
+
+    contraction: ClassVar[float] = 0.5
+
+    @classmethod
+    def first(cls, family: WideRows, rows: Rows) -> "BallSteps":
+        """The candidates one Newton step from the old model."""
+        arrays, images = family.arrays, family.metric.row_images(rows)
+        duals, free, _, _ = family._shared_step
+        models = arrays.put(duals)[:, None] + arrays.xp.zeros_like(images[0])
+        return cls(family, rows, models, np.repeat(free[:, None], rows.size, axis=1), images)._without_row()
+
+    def _without_row(self) -> "BallSteps":
+        """The models plus multiples of the rows' images that leave nothing of their own ``b``: the metric without the row."""
+        arrays, entries = self.family.arrays, (self.rows, np.arange(self.rows.size))
+        images, free = self.images
+        with np.errstate(all="ignore"):
+            multiples = -arrays.entries(self.duals, entries) / arrays.entries(images, entries)
+        multiples = np.where(np.isfinite(multiples), multiples, 0.0)
+        duals = arrays.zero_out(self.duals + images * arrays.put(multiples), entries)
+        return replace(self, duals=duals, free=self.free + free * multiples)
+
+    @property
+    def cost(self) -> float:
+        """A step takes a few products of the size of the rows, a training factors of that size."""
+        return 4.0 / max(self.family.problem.n_rows, CHEAP_ROWS)
+
+    def certify(self) -> Certified:
+        """Bounds of the removed rows' scores."""
+        return self._certificate[0]
+
+    @cached_property
+    def _certificate(self) -> tuple[Certified, Any, Any]:
+        """What is proven, the duals in the domain and their scores."""
+        family, entries = self.family, (self.rows, np.arange(self.rows.size))
+        duals, scores, gaps = family.gaps(family._weights(self.rows), self.duals, entries, self.free)
+        half, radii = family.balls.half_widths(self.rows, duals, scores, self.free, gaps)
+        bounds = family.widened(family.arrays.entries(scores, entries), half)
+        return Certified(*bounds, radii, np.zeros(radii.size)), duals, scores
+
+    def step(self, members: NDArray[np.bool_]) -> "BallSteps":
+        """The candidates of some rows after one more step."""
+        family, arrays, rows = self.family, self.family.arrays, self.rows[members]
+        duals, scores, images = (arrays.take(part, members) for part in (*self._certificate[1:], self.images[0]))
+        free, border = self.free[:, members], arrays.put(family.side.border.T)
+        forces, _ = family.forces(family._weights(rows), duals, scores, (rows, np.arange(rows.size)))
+        change, moves = family.metric.solve(forces, to_host(border @ duals))
+        return BallSteps(
+            family, rows, duals + moves, free + change, (images, self.images[1][:, members])
+        )._without_row()
+
+    def exact(self, members: NDArray[np.bool_]) -> None:
+        """Ellipsoids take exact steps."""
+        return
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class ChordSteps:
     """Models without one row each, one per column, which step with the old Hessian."""
 
@@ -494,7 +562,8 @@ class ChordSteps:
         duals, scores, gaps = family.gaps(family._weights(self.rows), self.duals, entries)
         errors = family.side.score_errors(duals, self.free)
         forces, found = family._certified(entries, duals, scores, errors)
-        lower, upper = family._ball(entries, scores, errors, gaps)
+        half, _ = family.balls.half_widths(self.rows, duals, scores, self.free, gaps)
+        lower, upper = family.widened(family.arrays.entries(scores, entries), half)
         return (
             forces,
             found._replace(lower=lower, upper=upper),
