@@ -448,7 +448,7 @@ class ClassCandidates:
             scores, score = family.base.error_size + 2.0 * unit * total, family.base.largest_error + 2.0 * unit
             spread = np.sqrt(removals.factors) * (single * total + scores) + missed * np.sqrt(1.0 + family.eta)
             off = np.expm1(exponents) * spread + np.expm1(2.0 * score) * closed.deltas
-            off = off * np.exp(4.0 * score) * (1.0 + FEW) + closed.residuals
+            off = off * np.exp(4.0 * score) * (1.0 + FEW)
             # The tail of the series, and the rounding of a row's terms, by class at most the shares of p.
             tail = exponents**15 / math.factorial(15) * np.exp(exponents) + unit * exponents
             size = (
@@ -456,13 +456,16 @@ class ClassCandidates:
                 + 8.0 * np.exp(2.0 * exponents) * tail * total
                 + rows.tiny
             )
-            rounding = (removals.factors * size * family.slope_norm + off * root) * (1.0 + FEW) + TINY
+            rounding = removals.factors * size * family.slope_norm + (off + closed.residuals) * root
+            rounding = rounding * (1.0 + FEW) + TINY
             norms = (family.metric.columns.gradient_norms(self.gradients) + rounding) * (1.0 + FEW)
             nu = np.where((removals.shares > 0.0) & (exponents < MOST_MOVED), norms / root, np.inf)
             radius = removal_radius(nu, exponents, removals.shares, family.largest_norm)
             if lost > 0.0:
                 shares = removals.shares - lost * (1.0 + FEW)
-                near = removal_radius(nu * root / np.sqrt(shares), near_moved, shares, largest)
+                # What is off in the metric of all other rows may be longer in that of those near.
+                longer = nu * root + off * (np.sqrt(1.0 + family.eta) - root)
+                near = removal_radius(longer / np.sqrt(shares) * (1.0 + FEW), near_moved, shares, largest)
                 radius = np.minimum(radius, near)
             lower, upper = self._bounds(closed.scores, closed.errors, nu, exponents, radius, rounding)
         return Certified(lower.T, upper.T, nu, np.where(np.isfinite(nu), rounding / root, 0.0))
