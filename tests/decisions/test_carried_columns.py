@@ -158,3 +158,15 @@ def test_carried_bounds_of_scores_hold(lam, noise):
             lower = screen.bounds(family, chosen, (sign * float(family.query_scores[query]), slopes))
             assert np.all(lower <= sign * scores[:, query] + 1e-10)
             assert np.count_nonzero(np.isfinite(lower)) > 20
+
+
+def test_a_column_that_moves_scores_far_leaves_a_family_near_its_optimum():
+    """One metric is not enough on the way: a family further away proves nothing, and every candidate would be bounded alone."""
+    problem, X, _ = _data(glru.Logistic(), True, seed=2)
+    problem = problem.derive(X=problem.matrix.dense() * np.where(np.arange(N_COLUMNS) == 1, 10.0, 1.0))
+    family = WideColumns(glru.solve(problem, tol=1e-12), as_matrix(X))
+    columns, lam = np.array([1]), problem.penalty.quadratic[[1]]
+    blocks = problem.matrix[:, columns], as_matrix(X[:, columns])
+    after = family.without(Steps(family, family.block(blocks, lam, -1.0, family.side.center[columns])), 1)
+    assert after is not None and np.abs(after.base.scores - family.base.scores).max() > 0.5
+    assert after.base.nu < 1e-8

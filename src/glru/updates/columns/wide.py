@@ -42,8 +42,8 @@ from glru.updates.row_models import Errors, Retrained, has_row_models
 BASE_STEPS = 4
 """Most steps from the old model to the one that all candidates start from."""
 
-METRIC_DRIFT = 1e-4
-"""Where scores moved further than this on the way there, the metric is formed again."""
+METRIC_DRIFT, BASE_METRICS = 1e-4, 8
+"""Where scores moved further than this on the way there, the metric is formed again; and how often at most."""
 
 FAR_MOVE = 4.0
 """Where a step moved a score further than this, the next ones start from the old model."""
@@ -110,11 +110,12 @@ class WideColumns(ColumnModels):
     def _begin(self, start: tuple[Array, Array, Array]) -> None:
         """Form the metric near a model."""
         self.used = self.weights > 0.0
-        self.metric = self._metric_at(start[2])
-        self.base = self._settle(start)
-        if self.base.moved > METRIC_DRIFT and self.constant > 0.0:
-            self.metric = self._metric_at(self.base.scores)
-            self.base = self._settle((self.base.duals, self.base.free, self.base.scores))
+        for _ in range(BASE_METRICS):
+            self.metric = self._metric_at(start[2])
+            self.base = self._settle(start)
+            start = self.base.duals, self.base.free, self.base.scores
+            if not (self.base.moved > METRIC_DRIFT and self.constant > 0.0):
+                break
         self.known = self.metric.leverages
         carried = self.side.n_changes > 0
         self.answers = self.metric.answers_within(self.extended) if carried else self.metric.answers(self.queries)
