@@ -521,8 +521,10 @@ class PresentMetric:
         else:
             axes, root = self.inverse[:, family.places[members]], self.root
             best = -(forms * axes).sum(axis=2) / np.square(axes).sum(axis=2)
+            # What both products are off is a share of what there was before they cancel.
+            off = 3.0 * (self.grown - 1.0) * _lengths(forms)
             forms += np.where(np.isfinite(best), best, 0.0)[:, :, None] * axes
-            norms = _lengths(forms) * self.grown
+            norms = (_lengths(forms) + off) * (1.0 + FEW)
         # Errors of the entries: the Hessian is at least the penalty and, along the intercept, the sum of the curvatures.
         lengths = np.hypot(2.0 * family.lengths[:, members], self.least) * (1.0 + FEW)
         rounding = ((lengths * wrong + FEW * sizes) * (1.0 + FEW) + TINY) / root
