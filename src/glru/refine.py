@@ -1,6 +1,6 @@
 """Tighten until decided: Newton steps of one problem, each followed by its certificate, then a training that stops by proof."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, final
@@ -38,7 +38,7 @@ from glru.updates import newton_candidate
 from glru.updates.carry import length_along, newton_step
 from glru.updates.chord_folds import ChordFolds, Decided, FoldRows, has_chords
 from glru.updates.class_space import ClassSpace, class_space, has_class_space
-from glru.updates.folds import Folds, has_folds
+from glru.updates.folds import Folds, forms_hessians, has_folds
 from glru.updates.row_models import MOST_STEPS, RowEllipsoid, RowModels, has_wide_rows
 from glru.updates.support_rows import find_support, finds_supports_anywhere
 
@@ -727,55 +727,74 @@ def _stepped_bounds(
     aim: float | None,
     start: Point | None,
 ) -> Iterator[tuple[int, Bounds, Closer | None]]:
-    """:func:`grid_bounds` by :class:`~glru.updates.folds.Folds`, one penalty after the other."""
-    first = problems[0]
+    """:func:`grid_bounds` by :class:`~glru.updates.folds.Folds`, as many penalties together as their scores leave room for."""
+    first, n_folds = problems[0], len(tests)
     free, size = first.fit_intercept, first.n_columns + int(first.fit_intercept)
-    moved: Array | None = None
-    central = (np.zeros(size) if start is None else np.append(start.coef, [start.intercept] * int(free)))[:, None]
-    for place, (problem, mine) in enumerate(zip(problems, folds, strict=True)):
+    model = (np.zeros(size) if start is None else np.append(start.coef, [start.intercept] * int(free)))[:, None]
+    # Hessians that are formed have curvatures of one common model.
+    together = 1 if forms_hessians(first) else max(1, FOLD_ENTRIES // (first.n_rows * n_folds))
+    for begin in range(0, len(problems), together):
+        mine = [fold for one in folds[begin : begin + together] for fold in one]
+        n_penalties = len(mine) // n_folds
+        family = Folds(first, mine, n_penalties)
         # Newton steps find the models of a quadratic objective from anywhere; others start at the model of all rows.
-        family = Folds(first, mine)
-        if first.loss.self_concordance != 0.0 and (start is None or place > 0):
-            central = family.find_common(central, budget)
-        # Under the next penalties folds differ from the model of all rows about as much as under the last one.
-        begins = central if moved is None else central + moved
-        # With several penalties most labels tell which of them may win.
-        found, models = family.bounds(begins, tests, decided, budget, 0.0 if len(problems) == 1 else SPARED)
-        moved = models - central
-        moved = moved if np.all(np.isfinite(moved)) else None
-        steps = _Steps(family, problem, mine, tests, decided, budget, found, np.where(np.isfinite(models), models, 0.0))
-        for k, bounds in enumerate(found):
+        if first.loss.self_concordance != 0.0 and (start is None or begin > 0):
+            common = family.find_common(model, budget)
+            model, common = common[:, -1:], np.repeat(common, n_folds, axis=1)
+        else:
+            common = model
+        steps = _Steps(family, problems, mine, tests, decided, budget, begin)
+        steps.run(common, range(n_penalties), 0.0 if len(problems) == 1 else SPARED)
+        for k, bounds in enumerate(steps.found):
+            place = begin + k // n_folds
             closer = partial(steps.closer, k, width, aim, len(problems) > 1)
             yield place, bounds, None if np.all(is_decided(*bounds, width)) else closer
 
 
 @final
-@dataclass(eq=False)
 class _Steps:
-    """Folds of one penalty that were stepped together: what is known about them, and where they stand."""
+    """Folds of some penalties that were stepped together: what is known about them, and where they stand."""
 
-    family: Folds
-    problem: Problem
-    folds: Sequence[Problem]
-    tests: Sequence[Rows]
-    decided: Decided
-    budget: Budget
-    found: list[Bounds]
-    models: Array
-    finished: bool = False
+    def __init__(
+        self,
+        family: Folds,
+        problems: Sequence[Problem],
+        folds: Sequence[Problem],
+        tests: Sequence[Rows],
+        decided: Decided,
+        budget: Budget,
+        begin: int,
+    ) -> None:
+        self.family, self.problems, self.folds, self.begin = family, problems, folds, begin
+        self.tests = [*tests] * family.n_penalties
+        self.decided, self.budget = decided, budget
+        self.found = [unbounded(test.size) for test in self.tests]
+        self.finished: set[int] = set()
+
+    def run(self, start: Array, penalties: Iterable[int], spared: float) -> None:
+        """Step the folds of some penalties, until all but a share of their rows are decided."""
+        family = self.family
+        columns = np.flatnonzero(np.isin(family.penalty_of[: family.n_models], list(penalties)))
+        if not columns.size:
+            return
+        tests = [self.tests[k] for k in columns]
+        found, models = family.bounds(start, tests, self.decided, self.budget, spared, columns)
+        self.models = np.where(np.isfinite(models), models, 0.0)
+        for k, bounds in zip(columns, found, strict=True):
+            self.found[k] = intersect(self.found[k], bounds)
 
     def closer(
         self, k: int, width: float | None, aim: float | None, more: bool, others: Sequence[int] = ()
     ) -> tuple[Bounds, str]:
-        """Closer bounds of a fold: by further steps of all of them, where there are ``more``, then alone."""
-        if more and not self.finished:
-            self.finished = True
-            found, self.models = self.family.bounds(self.models, self.tests, self.decided, self.budget)
-            self.found = [intersect(*pair) for pair in zip(self.found, found, strict=True)]
-        bounds, model, problem = self.found[k], self.models[:, k], self.problem
+        """Closer bounds of a fold: by further steps of all folds of its penalty and of others, where there are ``more``, then alone."""
+        penalty = int(self.family.penalty_of[k])
+        if more and penalty not in self.finished:
+            places = {penalty, *(other - self.begin for other in others)} - self.finished
+            self.finished |= places
+            self.run(self.models, places, 0.0)
+        bounds, model, problem = self.found[k], self.models[:, k], self.problems[self.begin + penalty]
         if np.all(is_decided(*bounds, width)):
             return bounds, "newton"
-        model = model if np.all(np.isfinite(model)) else np.zeros_like(model)
         point = Point(model[: problem.n_columns], float(model[-1]) if problem.fit_intercept else 0.0)
         return _closer_fold_bounds(bounds, problem, point, None, self.folds[k], self.tests[k], width, self.budget, aim)
 

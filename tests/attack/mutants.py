@@ -448,6 +448,7 @@ MUTANTS: dict[str, Mutant] = {
     "metric-from-far-away-taken-as-the-hessian": Mutant(
         "glru.regions.local:LocalEllipsoid.carry_to", result(lambda region: replace(region, exponent=0.0)), SLACK
     ),
+    "hundredth-of-the-row-norms-of-folds": Mutant("glru.updates.folds:Folds.row_norms", scaled(0.01), FOLDS),
     "slopes-of-folds-taken-as-exact": Mutant("glru.updates.folds:Folds._slope_errors", scaled(0.0), FOLDS),
     "thousandth-of-the-radius-of-folds": Mutant(
         "glru.updates.folds:Folds.radii", inside(local_radius=scaled(1e-3)), FOLDS

@@ -454,3 +454,27 @@ def test_penalties_of_a_grid_are_finished_one_at_a_time():
     for k, bounds, closer in found:
         lower, upper = bounds if closer is None else closer()[0]
         assert k == 0 or np.max(upper - lower) <= 1e-9
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_folds_of_several_penalties_by_products(sparse):
+    """Penalties of very different strengths are stepped together, each under norms of its own; closer bounds of one come with those of others."""
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(24, 40)) * (rng.random((24, 40)) < 0.3)
+    y, tests = (
+        np.where(X[:, :5].sum(axis=1) + rng.normal(size=24) > 0.0, 1, -1),
+        [np.arange(k, 24, 3) for k in range(3)],
+    )
+    X = sp.csr_array(X) if sparse else X
+    problems = [glru.Problem(X, y, penalty=glru.L2(lam), fit_intercept=True, scaling="sum") for lam in (1e3, 1.0, 1e-2)]
+    folds = [
+        [one.derive(sample_weight=(~np.isin(np.arange(24), test)).astype(float)) for test in tests] for one in problems
+    ]
+    for k, (place, bounds, closer) in enumerate(grid_bounds(problems, folds, tests, 1e-7)):
+        best, test = truth.retrained(folds[place][k % 3]), tests[k % 3]
+        exact_scores = best.scores(X.toarray()[test] if sparse else X[test])
+        assert not exact.outside(exact_scores, *bounds)
+        if closer is not None:
+            bounds = closer(others=[0, 1, 2])[0]
+            assert not exact.outside(exact_scores, *bounds)
+        assert np.max(bounds[1] - bounds[0]) <= 1e-7

@@ -26,7 +26,6 @@ from glru.sklearn.adapted import Adapted, Fold
 from glru.sklearn.column_maps import ColumnChanges
 from glru.solution import Solution, solution_at
 from glru.solvers import solve
-from glru.updates.chord_folds import has_chords
 from glru.updates.folds import has_folds
 from glru.updates.refits import Refits, constant_loss, factor_radii
 
@@ -420,8 +419,8 @@ def bound_held_out_grid(
             left = [int(place) for place in np.flatnonzero(may_win) if any(found[place].closer)]
             if not left:
                 break
-            # The smallest lower end is either that of the choice or has to rise; where penalties are stepped together, all that may win are.
-            for place in left if has_chords(first.problems[0]) else [min(left, key=lambda k: lower[k])]:
+            # Penalties are stepped together: all that may win are.
+            for place in left:
                 found[place].finish(left)
                 results[place] = found[place].to_held_out()
                 values[place] = value_of(results[place])

@@ -55,7 +55,7 @@ NEAR = 0.3
 CLOSE = 1e-7
 """A gradient's norm, as a share of the root of the losses' squared slopes, below which its descent is no guide to the length of a step."""
 
-WIDEST, SMALL, MOST_COLUMNS = 10, 150, 800
+WIDEST, SMALL, MOST_COLUMNS = 10, 100, 800
 """Folds of dense data with more columns per row are left to the row side; Hessians of so many columns cost little, and of so many, roughly, as much as the
 products that they save: see :func:`forms_hessians`."""
 
@@ -102,14 +102,16 @@ def has_folds(problem: Problem) -> bool:
     return certified and few and np.isfinite(problem.loss.smoothness) and problem.penalty.strong_convexity > 0.0
 
 
-def forms_hessians(n_rows: int, n_columns: int, quadratic: bool) -> bool:
-    """Whether Hessians over the columns are formed; ``quadratic``: they are the same everywhere, so that one step ends at the optimum.
+def forms_hessians(problem: Problem) -> bool:
+    """Whether Hessians over the columns are formed.
 
     The Gram matrix of all rows and the factors of five folds cost about ``p (1 + 1.7 p / n) / 31`` products of the folds with dense data, less than conjugate
-    gradients take to the optimum of least squares. Other losses need several steps, for which products in single precision are cheaper.
+    gradients take to the optimum of least squares, where one step ends. Other losses need several steps, for which products in single precision are cheaper.
     """
+    n_rows, n_columns = problem.matrix.shape
     if n_columns <= SMALL:
         return n_columns <= n_rows
+    quadratic = problem.loss.self_concordance == 0.0
     return quadratic and 2 * n_columns <= n_rows and n_columns * (1.0 + 1.7 * n_columns / n_rows) <= MOST_COLUMNS
 
 
@@ -310,16 +312,21 @@ class Products:
 
     failed = False
 
-    def __init__(self, folds: "Folds", scores: Array, columns: Rows, inexact: float) -> None:
+    def __init__(self, folds: "Folds", scores: Array, columns: Rows, inexact: Array | float) -> None:
         self.folds, self.inexact, self.scores = folds, inexact, scores
         self.curvatures = weighted = folds.weigh_curvatures(scores, columns)
-        units = folds.units[:, None]
-        self.strengths = np.asfortranarray((folds.strengths_of(columns) * units**2).astype(np.float32))
+        strengths = folds.strengths_of(columns) * folds.units[:, None] ** 2
         # The mean curvature stands for all: a look at every entry would cost as much as a product.
         shares = weighted.sum(axis=0) / folds.common.sum()
-        self.diagonal = np.asfortranarray((shares + folds.strengths_of(columns) * units**2).astype(np.float32))
-        self.weighted = weighted.astype(np.float32)
-        folds.renew_factor(self.weighted.mean(axis=1), self.strengths.mean(axis=1))
+        self.strengths, self.diagonal = (
+            np.asfortranarray(part.astype(np.float32)) for part in (strengths, shares + strengths)
+        )
+        self.weighted, self.penalties = weighted.astype(np.float32), folds.penalty_of[columns]
+        for penalty in np.unique(self.penalties):
+            if folds.wants_factor(penalty):
+                mine = self.penalties == penalty
+                strength = (self.strengths if strengths.shape[1] == 1 else self.strengths[:, mine]).mean(axis=1)
+                folds.renew_factor(penalty, self.weighted[:, mine].mean(axis=1), strength)
 
     @cached_property
     def reference(self) -> Reference:
@@ -327,11 +334,8 @@ class Products:
         return self.folds.reference(self.scores, self.curvatures)
 
     def keep(self, kept: Mask) -> None:
-        """Go on with some of the folds."""
-        self.reference, self.weighted = self.reference.take(kept), self.weighted[:, kept]
-        self.diagonal = self.diagonal[:, kept]
-        if self.strengths.shape[1] > 1:
-            self.strengths = self.strengths[:, kept]
+        """Go on with some of the folds; the next step has curvatures of its own."""
+        self.reference = self.reference.take(kept)
 
     def remember(self, step: Array, change: Array) -> None:
         """Nothing is kept of a step."""
@@ -352,10 +356,15 @@ class Products:
 
     def _solve(self, left: Any) -> Any:
         """Conjugate gradients from zero; models that are done are left out once they are many."""
-        diagonal, strengths, weighted, factor = self.diagonal, self.strengths, self.weighted, self.folds.factor
+        diagonal, strengths, weighted, penalties = self.diagonal, self.strengths, self.weighted, self.penalties
 
         def condition(residual: Any) -> Any:
-            return residual / diagonal if factor is None else spotrs(factor, residual, lower=1)[0]
+            found = residual / diagonal
+            for penalty, factor in self.folds.factors.items():
+                mine = slice(*np.searchsorted(penalties, [penalty, penalty + 1]))
+                if mine.stop > mine.start:
+                    found[:, mine] = spotrs(factor, residual[:, mine], lower=1)[0]
+            return found
 
         found, ahead, which = np.zeros_like(left), condition(left), np.arange(left.shape[1])
         size = np.einsum("ij,ij->j", left, ahead)
@@ -369,6 +378,7 @@ class Products:
                 which, size, goal, weighted = which[going], size[going], goal[going], weighted[:, going]
                 left, step, diagonal = (np.asfortranarray(part[:, going]) for part in (left, step, diagonal))
                 strengths = strengths if strengths.shape[1] == 1 else strengths[:, going]
+                penalties = penalties[going]
                 product = self.folds.curvature_product(weighted)
                 continue
             image = product(step)
@@ -379,7 +389,7 @@ class Products:
             image *= length
             left -= image
             ahead = condition(left)
-            self.folds.n_products += which.size
+            self.folds.n_products += np.bincount(penalties, minlength=self.folds.n_products.size)
             before, size = size, np.where(length > 0.0, np.einsum("ij,ij->j", left, ahead), 0.0)
             step *= np.divide(size, before, out=np.zeros_like(size), where=before > 0.0)
             step += ahead
@@ -395,17 +405,20 @@ class Folds:
     problem : Problem
         Data, loss and intercept, and the weights that the folds' are multiples of.
     folds : sequence of Problem
-        The problems.
+        The problems, penalty by penalty.
+    n_penalties : int, default=1
+        How many penalties there are, with as many problems each.
     """
 
-    def __init__(self, problem: Problem, folds: Sequence[Problem]) -> None:
-        # The mean of all folds is the last one.
+    def __init__(self, problem: Problem, folds: Sequence[Problem], n_penalties: int = 1) -> None:
+        self.n_models, self.n_penalties, n_each = len(folds), n_penalties, len(folds) // n_penalties
+        # The means of the problems of each penalty come last.
+        self.penalty_of = np.append(np.repeat(np.arange(n_penalties), n_each), np.arange(n_penalties))
         weights, strengths = (
-            np.column_stack([*parts, np.mean(parts, axis=0)])
+            np.column_stack([*parts, *(np.mean(parts[k : k + n_each], axis=0) for k in range(0, len(parts), n_each))])
             for parts in ([fold.weights for fold in folds], [fold.quadratic for fold in folds])
         )
-        self.n_folds = len(folds)
-        if np.all(strengths[:, :-1] == strengths[:, :1]):
+        if np.all(strengths[:, : self.n_models] == strengths[:, :1]):
             strengths = strengths[:, :1]
         self.problem, self.loss, self.free = problem, problem.loss, problem.fit_intercept
         matrix, self.used = problem.matrix, np.ones(problem.n_columns + int(self.free), dtype=np.bool_)
@@ -421,14 +434,13 @@ class Folds:
         if exponent:
             weights, strengths, common = (np.ldexp(part, exponent) for part in (weights, strengths, common))
         common = common if np.any(common) else weights.max(axis=1)
-        self.blocks = Blocks.of(common, weights[:, :-1]) if self.is_direct else None
+        self.blocks = Blocks.of(common, weights[:, : self.n_models]) if self.is_direct else None
         order = np.arange(self.n_rows) if self.blocks is None else self.blocks.order
         self.place_of = np.empty(self.n_rows, dtype=np.intp)
         self.place_of[order] = np.arange(self.n_rows)
         # With an intercept the mean may be taken from every column, which keeps norms and rounding errors small: the same model but
         # for its intercept, b + c . w. An entry is rounded once more.
         self.mean = matrix.mean_row() if self.free else None
-        squares = problem.squared_row_norms[order]
         if self.mean is not None:
             data = np.ones((self.n_rows, self.size))
             np.subtract(matrix.dense() if self.blocks is None else matrix.dense()[order], self.mean, out=data[:, :-1])
@@ -437,16 +449,22 @@ class Folds:
         else:
             matrix = matrix if self.blocks is None else matrix[order]
             self.matrix = _with_ones(matrix) if self.free else matrix
+            squares = problem.squared_row_norms[order]
         self.y, self.common, self.weights = problem.y[order][:, None], common[order], weights[order]
         self.strengths = np.vstack([strengths, np.zeros((1, strengths.shape[1]))]) if self.free else strengths
         self._chosen: tuple[Rows, Array] | None = None
-        self.factor, self.n_products = None, 0
+        self.factors: dict[int, Any] = {}
+        self.n_products = np.zeros(n_penalties, dtype=np.intp)
         self._measure(strengths, squares)
 
     def _measure(self, strengths: Array, squares: Array) -> None:
         """Norms of rows and columns, rounded up; ``squares``: the squared lengths of the rows."""
         most = self.weights.max(axis=1)
-        self.inverse = (1.0 + FEW) / strengths.min(axis=1)
+        least = strengths.min(axis=1)
+        self.inverse = (1.0 + FEW) / least
+        # Norms in the metric of one penalty are at most so much of those in the metric of the smallest strengths.
+        shrinks = (1.0 + FEW) / np.sqrt((strengths / least[:, None]).min(axis=0))
+        self.shrinks = np.broadcast_to(shrinks, self.penalty_of.shape)
         self.lengths = np.sqrt(squares) * (1.0 + gamma(self.n_columns + 8)) + TINY
         if np.all(self.inverse == self.inverse[:1]):
             squares = self.inverse.max(initial=0.0) * squares
@@ -463,7 +481,7 @@ class Folds:
     @property
     def is_direct(self) -> bool:
         """Whether Hessians over the columns are formed."""
-        return forms_hessians(self.n_rows, self.n_columns, self.loss.self_concordance == 0.0)
+        return forms_hessians(self.problem)
 
     @property
     def size(self) -> int:
@@ -495,8 +513,8 @@ class Folds:
     def weights_of(self, columns: Rows) -> Array:
         """The weights of some folds."""
         if self._chosen is None or self._chosen[0] is not columns:
-            every = columns.size == self.n_folds and columns[-1] < self.n_folds
-            self._chosen = columns, self.weights[:, :-1] if every else self.weights[:, columns]
+            every = columns.size == self.n_models and columns[-1] < self.n_models
+            self._chosen = columns, self.weights[:, : self.n_models] if every else self.weights[:, columns]
         return self._chosen[1]
 
     def forward(self, models: Array) -> Array:
@@ -532,17 +550,20 @@ class Folds:
             return np.multiply(self.matrix.dense(), self.units, dtype=np.float32, casting="same_kind")
         return self.matrix.scale_columns(self.units).data.astype(np.float32)
 
-    def renew_factor(self, weighted: Any, strengths: Any) -> None:
-        """Factor a Hessian, as the preconditioner of all models from now on, where products have cost as much as that since the last time."""
-        if not self.matrix.stores_zeros or self.n_products <= FACTOR_PRODUCTS * self.size * (
-            1.0 + self.size / self.n_rows
-        ):
-            return
+    def wants_factor(self, penalty: int) -> bool:
+        """Whether products under a penalty have cost as much as the factor of a Hessian since the last one."""
+        limit = FACTOR_PRODUCTS * self.size * (1.0 + self.size / self.n_rows)
+        return self.matrix.stores_zeros and bool(self.n_products[penalty] > limit)
+
+    def renew_factor(self, penalty: int, weighted: Any, strengths: Any) -> None:
+        """Factor a Hessian, as the preconditioner of the models of a penalty from now on."""
         scaled = self.single * np.sqrt(weighted)[:, None]
         hessian = scaled.T @ scaled
         hessian[np.diag_indices(self.size)] += strengths + 1e-6 * np.diag(hessian)
         factor, failed = spotrf(hessian.T, lower=1, clean=0, overwrite_a=1)
-        self.factor, self.n_products = self.factor if failed else factor, 0
+        self.n_products[penalty] = 0
+        if not failed:
+            self.factors[penalty] = factor
 
     def curvature_product(self, weighted: Any) -> Callable[[Any], Any]:
         """The map from some moves to the losses' Hessians times these, in single precision; ``weighted``: curvatures, one column per model."""
@@ -614,7 +635,13 @@ class Folds:
         return Reference(scores, sums[-1], sums[:-1] / sums[-1])
 
     def bounds(
-        self, start: Array, tests: Sequence[Rows], decided: Decided, budget: Budget = UNLIMITED, spared: float = 0.0
+        self,
+        start: Array,
+        tests: Sequence[Rows],
+        decided: Decided,
+        budget: Budget = UNLIMITED,
+        spared: float = 0.0,
+        columns: Rows | None = None,
     ) -> tuple[list[Bounds], Array]:
         """Bounds of the scores of every fold's test rows, and the models.
 
@@ -628,31 +655,42 @@ class Folds:
             ``decided(lower, upper)``: where bounds are good enough.
         spared : float, default=0.0
             The share of a fold's rows that may stay open.
+        columns : array of int, default=None
+            The folds that are asked about; all if not given.
         """
-        work = _Training(self, tests, decided, spared)
+        columns = np.arange(self.n_models) if columns is None else columns
+        work = _Training(self, columns, tests, decided, spared)
         work.run(self.pack(start.reshape(start.shape[0], -1)), budget)
         ends = np.cumsum([test.size for test in tests])[:-1]
         bounds = list(zip(np.split(work.lower, ends), np.split(work.upper, ends), strict=True))
         return bounds, self.unpack(work.models)
 
     def find_common(self, start: Array, budget: Budget = UNLIMITED) -> Array:
-        """The model of the folds' mean weights, roughly: no farther from it than the folds are from each other."""
-        start, mean, every = self.pack(start), np.array([self.n_folds]), np.arange(self.n_folds)
+        """The models of the folds' mean weights, one per penalty, each from the one before and roughly: no farther from it than the folds are."""
+        place, found = self.pack(start), []
+        for penalty in range(self.n_penalties):
+            place = self._find_mean(place, penalty, budget)
+            found.append(place)
+        return self.unpack(np.hstack(found))
+
+    def _find_mean(self, start: Array, penalty: int, budget: Budget) -> Array:
+        """The model of the mean weights under a penalty, by Newton steps."""
+        mean, every = np.array([self.n_models + penalty]), np.flatnonzero(self.penalty_of[: self.n_models] == penalty)
+        apart = (self.weights[:, every] - self.weights[:, mean]).astype(np.float32)
         place = self.at(start, mean)
         for _ in range(MOST_STEPS):
             metric = Products(self, place.scores, mean, INEXACT)
-            slopes = self.loss.gradient(self.y, place.scores)
             # The folds' gradients, roughly.
-            weighted = ((self.weights_of(every) - self.weights_of(mean)) * slopes).astype(np.float32)
-            apart = place.gradient + (self.single.T @ weighted) / self.units[:, None]
-            if budget.spent or metric.lengths(place.gradient)[0] <= NEAR * metric.lengths(apart).max():
+            forces = apart * self.loss.gradient(self.y, place.scores).astype(np.float32)
+            others = place.gradient + (self.single.T @ forces) / self.units[:, None]
+            if budget.spent or metric.lengths(place.gradient)[0] <= NEAR * metric.lengths(others).max():
                 break
             direction = metric.direction(place.gradient)
             descent = np.einsum("ij,ij->j", place.gradient, direction)
             if not descent[0] < 0.0:
                 break
             place, _ = self.search(place, direction, descent, mean, share=STEEP)
-        return self.unpack(place.coef)
+        return place.coef
 
     def search(
         self, place: Place, direction: Array, descent: Array, columns: Rows, share: float = 0.5
@@ -754,13 +792,13 @@ class Folds:
     def radii(self, place: Place, columns: Rows, reference: Reference) -> "Radii":
         """The radii around models whose curvatures are those of a reference, which is a guess where there is an intercept."""
         n_rows, d, constant = self.n_rows, self.n_columns, self.loss.self_concordance
-        errors, nothing = self.gradient_errors(place, columns), np.zeros(columns.size)
+        errors, nothing, shrinks = self.gradient_errors(place, columns), np.zeros(columns.size), self.shrinks[columns]
         if not self.free:
-            rounding = self._length(errors)
-            nu = (self._length(place.gradient) + rounding) * (1.0 + FEW)
-            largest = np.full(columns.size, float(self.norms.max()) * (1.0 + FEW))
+            rounding = self._length(errors, shrinks)
+            nu = (self._length(place.gradient, shrinks) + rounding) * (1.0 + FEW)
+            largest = float(self.norms.max()) * shrinks * (1.0 + FEW)
             radius = nu if constant is None else local_radius(constant, largest, nu, 0.0)
-            return Radii(radius, nothing, nothing, nu, rounding, largest, errors)
+            return Radii(radius, nothing, nothing, nu, rounding, largest, errors, shrinks)
         assert constant is not None
         # The relative error of the reference's sums.
         error, curvature_sums, centers = gamma(2 * n_rows + 64), reference.curvature_sums, reference.centers
@@ -771,13 +809,13 @@ class Folds:
         slack = errors[:d] + np.abs(centers) * errors[-1] + shifts * last
         slack += FEW * (np.abs(place.gradient[:d]) + np.abs(product))
         intercept = (1.0 + FEW) / np.sqrt(least)
-        rounding = self._length(slack)
-        nu = np.hypot(self._length(place.gradient[:d] - product) + rounding, last * intercept) * (1.0 + FEW)
-        added = self._length(np.abs(centers) + shifts)
-        largest = np.hypot(float(self.norms.max()) + added, intercept) * (1.0 + FEW)
+        rounding = self._length(slack, shrinks)
+        nu = np.hypot(self._length(place.gradient[:d] - product, shrinks) + rounding, last * intercept) * (1.0 + FEW)
+        added = self._length(np.abs(centers) + shifts, shrinks)
+        largest = np.hypot(float(self.norms.max()) * shrinks + added, intercept) * (1.0 + FEW)
         rounding += errors[-1] * intercept
         radius = local_radius(constant, largest, nu, 0.0)
-        return Radii(radius, added, intercept, nu, rounding, largest, errors)
+        return Radii(radius, added, intercept, nu, rounding, largest, errors, shrinks)
 
     def prove(self, radii: "Radii", exponents: Array) -> "Radii":
         """The radii where curvatures differ from those of the reference by at most a factor of ``e^exponent``."""
@@ -826,12 +864,12 @@ class Folds:
             bounds[0][left], bounds[1][left] = intersect((bounds[0][left], bounds[1][left]), closer)
         return bounds
 
-    def _length(self, vectors: Array) -> Array:
-        """At least the norms in the inverse of the penalties' metrics."""
+    def _length(self, vectors: Array, shrinks: Array) -> Array:
+        """At least the norms in the inverse of the penalties' metrics; ``shrinks``: of the models, one column each."""
         # Divided first: squares of small gradients may underflow where these norms do not.
         scaled = np.sqrt(self.inverse)[:, None] * vectors
         norms = np.sqrt(np.einsum("ij,ij->j", scaled, scaled)) * (1.0 + gamma(self.n_columns + 16))
-        return (norms + TINY) * (1.0 + FEW)
+        return (norms * shrinks + TINY) * (1.0 + FEW)
 
     def score_errors(self, place: Place) -> Array:
         """At least the largest error of a score, one entry per model."""
@@ -846,7 +884,7 @@ class Folds:
 
     def row_norms(self, rows: Rows, columns: Rows, radii: "Radii") -> Array:
         """At least the norms of some rows, each under one of the models, in the metric of the reference."""
-        norms = self.norms[rows] + radii.added[columns]
+        norms = self.norms[rows] * radii.shrinks[columns] + radii.added[columns]
         return np.hypot(norms, radii.intercept[columns])
 
     def half_widths(self, place: Place, rows: Rows, columns: Rows, radius: Array, norms: Array) -> tuple[Array, Array]:
@@ -873,6 +911,8 @@ class Radii:
         At least the largest norm of a row.
     errors : array of shape (n_unknowns, n_folds)
         At least the errors of the gradients, entry by entry.
+    shrinks : array
+        Norms of rows in the metric of the penalty are at most so much of those in the metric of the smallest strengths.
     """
 
     radius: Array
@@ -882,10 +922,11 @@ class Radii:
     rounding: Array
     largest_norm: Array
     errors: Array
+    shrinks: Array
 
     def take(self, kept: Mask) -> "Radii":
         """Those of some of the models."""
-        names = ("radius", "added", "intercept", "nu", "rounding", "largest_norm", "errors")
+        names = ("radius", "added", "intercept", "nu", "rounding", "largest_norm", "errors", "shrinks")
         return Radii(*(getattr(self, name)[..., kept] for name in names))
 
 
@@ -907,21 +948,23 @@ class _Training:
         Places, among the test rows of open folds, of rows that a fold waited for: they are looked at first.
     """
 
-    def __init__(self, folds: Folds, tests: Sequence[Rows], decided: Decided, spared: float = 0.0) -> None:
-        self.folds, self.decided = folds, decided
-        self.spared = np.floor(spared * np.array([test.size for test in tests]))
-        self.columns = np.arange(len(tests))
+    def __init__(
+        self, folds: Folds, columns: Rows, tests: Sequence[Rows], decided: Decided, spared: float = 0.0
+    ) -> None:
+        self.folds, self.columns, self.decided = folds, columns, decided
+        self.spared = np.zeros(folds.n_models)
+        self.spared[columns] = np.floor(spared * np.array([test.size for test in tests]))
         self.rows = folds.place_of[np.concatenate(tests)]
         self.asked = np.arange(self.rows.size)
-        self.owners = np.repeat(self.columns, [test.size for test in tests])
+        self.owners = np.repeat(np.arange(columns.size), [test.size for test in tests])
         self.lower, self.upper = unbounded(self.rows.size)
         self.hardest: Rows = np.zeros(0, dtype=np.intp)
 
     def run(self, start: Array, budget: Budget) -> None:
         """Step until all folds are decided, or rounding allows no more."""
         folds = self.folds
-        self.models = np.array(np.broadcast_to(start, (folds.size, self.columns.size)))
-        place = folds.at(start, self.columns)
+        self.models = np.array(np.broadcast_to(start, (folds.size, folds.n_models)))
+        place = folds.at(start if start.shape[1] == 1 else start[:, self.columns], self.columns)
         metric: Factors | Products = self._metric(place, INEXACT)
         before = metric.lengths(place.gradient)
         for _ in range(MOST_STEPS):
@@ -929,8 +972,18 @@ class _Training:
                 break
             direction = metric.direction(place.gradient)
             descent = np.einsum("ij,ij->j", place.gradient, direction)
-            if not np.all(descent <= 0.0):
+            going = descent <= 0.0
+            if not going.any() or not (going.all() or place.coef.shape[1] > 1):
                 break
+            if not going.all():
+                place, direction, descent, before = (
+                    place.take(going),
+                    direction[:, going],
+                    descent[going],
+                    before[going],
+                )
+                self._keep(going)
+                metric.keep(going)
             after, lengths = folds.search(place, direction, descent, self.columns)
             metric.remember(after.coef - place.coef, after.gradient - place.gradient)
             place = after
@@ -953,9 +1006,8 @@ class _Training:
                 metric.keep(kept)
             before = now
             if isinstance(metric, Products):
-                left = float(self._shares_left(place, guess, guess.nu).min())
-                inexact = max(0.5 * float(rates.max()) ** 2, 0.3 * left)
-                metric = self._metric(place, min(max(inexact, 1e-4), INEXACT))
+                inexact = np.maximum(0.5 * rates**2, 0.3 * self._shares_left(place, guess, guess.nu))
+                metric = self._metric(place, np.clip(inexact, 1e-4, INEXACT))
                 before = metric.lengths(place.gradient)
                 continue
             # Where the first step is too long, a fold has little in common with the others.
@@ -964,7 +1016,7 @@ class _Training:
                 metric.renew(place, np.flatnonzero(slow), self.columns)
                 before = metric.lengths(place.gradient)
 
-    def _metric(self, place: Place, inexact: float) -> "Factors | Products":
+    def _metric(self, place: Place, inexact: Array | float) -> "Factors | Products":
         scores = np.broadcast_to(place.scores, (self.folds.n_rows, self.columns.size))
         if self.folds.is_direct:
             return Factors(self.folds, scores, self.columns, False)
