@@ -52,7 +52,7 @@ from glru.solvers import api as solvers
 from glru.solvers import train
 from glru.solvers.newton import Stop, newton, sample_of, step_length
 from glru.sums import Floor, dual_gap, expand, whole_gradient
-from glru.updates import carried_point, hinge_rows, local_rows, newton_candidate, row_models, wide_rows
+from glru.updates import carried_point, kink_rows, local_rows, newton_candidate, row_models, wide_rows
 from glru.updates.ascent_rows import AscentRows, has_ascent
 from glru.updates.carried_rows import carried_bounds, carried_of, has_carried, removal_factors
 from glru.updates.carry import carry
@@ -80,7 +80,7 @@ from glru.updates.columns.one_step import least_radius, row_norm_cuts
 from glru.updates.columns.wide import Steps
 from glru.updates.folds import Factors, Folds, has_folds
 from glru.updates.gradients import conjugate_gradients
-from glru.updates.hinge_rows import HingeRows, has_paths
+from glru.updates.kink_rows import KinkRows, Proposals, has_kinks
 from glru.updates.local_rows import LocalRows, RowCandidates, RowRemovals, has_local_rows, has_piece_rows
 from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
 from glru.updates.refits import Refits
@@ -122,9 +122,9 @@ __all__ = [
     "FoldsJudge",
     "Freedom",
     "Goal",
-    "HingeRows",
     "HostArrays",
     "Judge",
+    "KinkRows",
     "LocalColumns",
     "LocalEllipsoid",
     "LocalRows",
@@ -137,6 +137,7 @@ __all__ = [
     "Point",
     "PrimalBall",
     "Problem",
+    "Proposals",
     "ProximalHinge",
     "Refits",
     "RowCandidates",
@@ -208,11 +209,11 @@ __all__ = [
     "has_class_space",
     "has_fold_columns",
     "has_folds",
+    "has_kinks",
     "has_local",
     "has_local_columns",
     "has_local_rows",
     "has_newton_rows",
-    "has_paths",
     "has_piece_rows",
     "has_refitted_rows",
     "has_row_models",
@@ -221,12 +222,12 @@ __all__ = [
     "has_support",
     "has_wide_columns",
     "has_wide_rows",
-    "hinge_rows",
     "intersect",
     "is_decided",
     "is_foreign",
     "judges",
     "kernels",
+    "kink_rows",
     "layout_of",
     "least_radius",
     "leave_one_out",

@@ -44,7 +44,7 @@ from glru.updates.centred_rows import centred_bounds, has_centred
 from glru.updates.class_blocks import ClassBlocks
 from glru.updates.class_rows import ClassRows
 from glru.updates.class_space import ClassSpace, class_space, has_class_space
-from glru.updates.hinge_rows import HingeRows, has_paths
+from glru.updates.kink_rows import KinkRows, has_kinks
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows, has_piece_rows
 from glru.updates.refits import Refits
 from glru.updates.refitted_classes import ClassRefits
@@ -62,6 +62,9 @@ WIDE, OPEN = STAGES.index("wide"), STAGES.index("undetermined")
 
 BATCH_STEPS = 30
 """Steps with the old Hessian in a batch; each reduces the error by about the largest move of a score."""
+
+STEPS_BEFORE_KINKS = 8
+"""Steps with the old Hessian where others follow rows over the kinks of their losses: models that few rows cross a kink for need no more."""
 
 COARSE = 1e-5
 """Relative gap above which a solution is trained on before rows are removed from it."""
@@ -321,7 +324,7 @@ class Cascade:
         self._local: dict[float, LocalRows] = {}
         self._sharp: dict[float, LocalRows] = {}
         self._supports: dict[float, SupportRows] = {}
-        self._paths: dict[float, HingeRows] = {}
+        self._paths: dict[float, KinkRows] = {}
 
     def _hold(self, numbers: Rows, y: NDArray[Any], bounds: Bounds) -> None:
         """Hold some rows from now on, all of them open."""
@@ -616,7 +619,8 @@ class Cascade:
     def local_newton(self, rows: Rows) -> Bounds:
         """The candidates written down in full, and more steps where needed."""
         family = self._tight_family(float(self.factors[rows[0]]))
-        return family.refined(rows, self.enough, BATCH_STEPS, n_together=self._n_batched)
+        n_steps = STEPS_BEFORE_KINKS if _has_kinks(self) else BATCH_STEPS
+        return family.refined(rows, self.enough, n_steps, n_together=self._n_batched)
 
     def _tight_family(self, factor: float) -> LocalRows:
         """The family, with a closer base where narrow intervals are asked for and the error of the metric would weigh in them."""
@@ -651,8 +655,8 @@ class Cascade:
         """Optima of the hinge loss, followed while the dual variables of the rows go to zero."""
         factor = float(self.factors[rows[0]])
         if factor not in self._paths:
-            family = HingeRows(self.solution, factor)
-            self._paths[factor] = family if family.usable else HingeRows(self.accurate_solution, factor)
+            family = KinkRows(self.solution, factor)
+            self._paths[factor] = family if family.usable else KinkRows(self.accurate_solution, factor)
         return self._paths[factor].bounds(rows, self.enough)
 
     @cached_property
@@ -869,7 +873,7 @@ class Cascade:
             work, point = self._refinement(row)
             if work.product_steps(point) is not None:
                 return work.found
-        if self.refits is None and has_wide_rows(self.problem) and np.isfinite(self.factors[row]):
+        if self.refits is None and _has_wide(self) and np.isfinite(self.factors[row]):
             found = self.wide.refine_one(row, lambda *ends: self.finished(row, *ends))
             self.limited[row] = found.exhausted
             return found.lower, found.upper
@@ -886,6 +890,9 @@ class Cascade:
                 self.limited[row] = found.exhausted
                 return found.lower, found.upper
         work, point = self._refinement(row)
+        on_pieces = self._candidate_on_pieces(row, work.problem)
+        if on_pieces is not None and work.newton(on_pieces) is not None:
+            return work.found
         near = self._candidate(row)
         if near is None or work.local_steps(approach(work.problem, near)[0], dual=False) is None:
             work.newton(point)
@@ -902,6 +909,15 @@ class Cascade:
             if family is not None and row in family.candidates:
                 return Point.unpacked(family.candidates[row], self.problem.fit_intercept)
         return None
+
+    def _candidate_on_pieces(self, row: int, problem: Problem) -> Point | None:
+        """The candidate of a row under a loss with kinks, where its gap has left the row open."""
+        family = self._paths.get(float(self.factors[row])) if self.refits is None else None
+        if family is None or row not in family.candidates:
+            return None
+        kept = family.candidates[row]
+        assert kept.dual is not None
+        return replace(kept, dual=duality.feasible_dual(problem, kept.dual))
 
     def training(self, rows: Rows) -> Bounds:
         """A full training of one row's problem, with the certificate as the stopping rule (Remark 3)."""
@@ -1154,14 +1170,12 @@ def _has_support(cascade: Cascade) -> bool:
     return has_support(cascade.problem) and cascade.uniform and cascade.bound in ("auto", "local")
 
 
-def _has_paths(cascade: Cascade) -> bool:
-    problem = cascade.problem
-    asked = isinstance(problem.loss, Hinge) and cascade.bound in ("auto", "primal")
-    return asked and has_paths(problem) and cascade.uniform
+def _has_kinks(cascade: Cascade) -> bool:
+    return cascade.bound in ("auto", "primal") and has_kinks(cascade.problem) and cascade.uniform
 
 
 def _has_wide(cascade: Cascade) -> bool:
-    return cascade.problem.in_memory and has_wide_rows(cascade.problem)
+    return cascade.problem.in_memory and has_wide_rows(cascade.problem) and not _has_kinks(cascade)
 
 
 def _has_wide_steps(cascade: Cascade) -> bool:
@@ -1284,8 +1298,8 @@ STEPS = (
     ),
     Step(
         "refine",
-        "memory, dense data, the hinge loss, an L2 penalty on every column, few different weights; a few small systems for each row",
-        _has_paths,
+        "memory, dense data, a loss with kinks, an L2 penalty on every column, few different weights; a few small systems for each row",
+        _has_kinks,
         Cascade.batches,
         Cascade.paths,
         tightens=True,

@@ -223,11 +223,11 @@ class Refinement:
         return self.done
 
     def take(self, certificate: Certificate, thorough: bool = True) -> bool:
-        """Take in what a certificate proves, region by region until the bounds are decided; not ``thorough``: by one."""
+        """Take in what a certificate proves, region by region until the bounds are decided; not ``thorough``: by the first that proves something."""
         for region in regions_of(certificate, self.problem.fit_intercept, self.names):
             if self.take_in(region, certificate.columns.dead):
                 return True
-            if not thorough:
+            if not thorough and not (isinstance(region, LocalEllipsoid) and np.isinf(region.radius)):
                 return False
         return False
 

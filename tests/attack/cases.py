@@ -28,7 +28,7 @@ from tests.core import (
     Factors,
     FoldRows,
     Folds,
-    HingeRows,
+    KinkRows,
     LocalColumns,
     LocalEllipsoid,
     LocalRows,
@@ -51,11 +51,11 @@ from tests.core import (
     has_centred,
     has_chords,
     has_folds,
+    has_kinks,
     has_local,
     has_local_columns,
     has_local_rows,
     has_newton_rows,
-    has_paths,
     has_piece_rows,
     has_row_models,
     has_smooth_columns,
@@ -246,8 +246,8 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
             if problem.loss.fourth_constant is not None:
                 for family in (local, LocalRows(local, float(factor))):
                     yield "local rows, second order", values, *second_order_bounds(family, here)
-        if has_paths(problem):
-            yield "HingeRows", values, *HingeRows(solution, float(factor)).bounds(here, never)
+        if has_kinks(problem):
+            yield "KinkRows", values, *KinkRows(solution, float(factor)).bounds(here, never)
         if has_newton_rows(problem):
             yield "TallRows", values, *TallRows(solution, float(factor)).bounds(here)
     if has_row_models(problem):

@@ -42,7 +42,7 @@ CLASSES, CLASS_CHANGES = "certificates/test_multinomial.py", "certificates/test_
 DELETION = "certificates/test_deletion.py"
 SUPPORT = "certificates/test_support.py"
 PIECES = "certificates/test_pieces.py"
-HINGE = "certificates/test_hinge_rows.py"
+KINKS = "certificates/test_kink_rows.py"
 GENERALISED, CONTRACTS = "certificates/test_log_link.py", "contracts/test_losses.py"
 BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"rows/test_{name}.py" for name in ("loocv", "training", "changes"))
 
@@ -75,6 +75,21 @@ def _gradients_without_the_rest(extend):
 def _no_radii(holds):
     """As if every model were the optimum."""
     return lambda self, models, radii, *rest, **named: holds(self, models, 0.0 * radii, *rest, **named)
+
+
+def _no_kinks(piece_radius):
+    """As if no row ever crossed a kink."""
+    return lambda nu, shares, lost: piece_radius(nu, shares, lambda radii: 0.0 * lost(radii))
+
+
+def _no_repairs(repairs):
+    """As if dual variables met the constraint of an intercept as they are."""
+
+    def mutant(self, *arguments):
+        moves, moved = repairs(self, *arguments)
+        return None if moves is None else 0.0 * moves, 0.0 * moved
+
+    return mutant
 
 
 def _any_sign(holds):
@@ -582,10 +597,16 @@ MUTANTS: dict[str, Mutant] = {
     "rows-near-kinks-carry-nothing-of-candidates": Mutant(
         "glru.updates.local_rows:RowCandidates._piece_radii", inside(lost_shares=scaled(0.0)), PIECES
     ),
-    "hundredth-of-the-gaps-of-paths": Mutant(
-        "glru.updates.hinge_rows:HingeRows._certified", inside(ball_radius=scaled_argument(0.01)), HINGE
+    "kinks-are-no-part-of-single-models": Mutant(
+        "glru.regions.local:LocalEllipsoid._piece_radius", inside(piece_radius=_no_kinks), PIECES
     ),
-    "intercepts-of-paths-taken-as-exact": Mutant("glru.updates.hinge_rows:HingeRows._intercepts", scaled(0.0), HINGE),
+    "dual-variables-of-candidates-need-no-repair": Mutant(
+        "glru.updates.kink_rows:KinkRows._repairs", _no_repairs, KINKS
+    ),
+    "hundredth-of-the-gaps-of-paths": Mutant(
+        "glru.updates.kink_rows:KinkRows._certified", inside(ball_radius=scaled_argument(0.01)), KINKS
+    ),
+    "intercepts-of-paths-taken-as-exact": Mutant("glru.updates.kink_rows:KinkRows._intercepts", scaled(0.0), KINKS),
     "rows-moved-far-carry-nothing-of-wide-columns": Mutant(
         "glru.updates.columns.wide:Candidates._certificate", inside(lost_shares=scaled(0.0)), COLUMNS
     ),

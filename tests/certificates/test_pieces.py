@@ -7,7 +7,7 @@ from sklearn.svm import LinearSVC
 
 import glru
 from glru.verify.retraining import retrain
-from tests.core import LocalRows, has_piece_rows, removal_factors
+from tests.core import LocalEllipsoid, LocalRows, Point, has_piece_rows, removal_factors
 
 LOSSES = {"squared-hinge": glru.SquaredHinge(), "smoothed-hinge": glru.SmoothedHinge(0.5), "huber": glru.Huber(0.7)}
 
@@ -69,6 +69,27 @@ def test_rows_that_cross_kinks_are_part_of_the_proof(loss, seed):
     family = LocalRows(glru.solve(asked, tol=1e-12), float(removal_factors(asked)[0]))
     for bounds in (family.bounds(rows, never), *(family.refined(rows, never, n_steps) for n_steps in (1, 2))):
         assert inside(bounds[0], exact, bounds[1])
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("shape", [(14, 2), (8, 12)], ids=["tall", "wide"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_ellipsoids_of_single_models_hold_the_optimum(loss, shape, fit_intercept):
+    """At models near the optimum and at some from which rows cross kinks on the way there."""
+    asked, random, proven = (
+        problem(loss, *shape, lam=0.3, fit_intercept=fit_intercept, seed=2),
+        np.random.default_rng(1),
+        [],
+    )
+    truth = [score for score, _ in retrain(asked, 40).scores(asked.X)]
+    point = glru.solve(asked, tol=1e-13).point
+    for size in 10.0 ** np.linspace(-14, 0, 29):
+        moved = Point(point.coef + size * random.normal(size=shape[1]), point.intercept + fit_intercept * size)
+        region = LocalEllipsoid.at(asked, moved)
+        lower, upper = region.score_bounds(asked.matrix)
+        assert inside(lower, truth, upper)
+        proven.append(np.isfinite(region.radius))
+    assert 0.3 < np.mean(proven) < 1.0
 
 
 def test_leave_one_out_of_linear_svc_takes_no_training():

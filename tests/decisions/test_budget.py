@@ -19,8 +19,8 @@ from tests.core import (
     WideRows,
     _budget,
     cascade,
-    hinge_rows,
     judges,
+    kink_rows,
     moves,
     refine,
 )
@@ -201,7 +201,7 @@ def test_a_stage_under_way_ends_at_its_next_step(name, monkeypatch):
     monkeypatch.setattr(owner, attribute, counted)
     monkeypatch.setattr(HostArrays, "chunk", 1)
     if name == "training":  # paths of the hinge loss leave nothing to train here
-        monkeypatch.setattr(hinge_rows, "MOST_KINKS", -1)
+        monkeypatch.setattr(kink_rows, "MOST_KINKS", -1)
     if options == "stepwise":
         assert _stepwise(problem, 10.0).interrupted
     elif options is None:

@@ -13,7 +13,7 @@ from glru.linalg import Matrix
 from glru.metric.rows import uses_rows
 from glru.problem import Point
 from glru.regions.gap import DualBox, PrimalBall, Region
-from glru.regions.local import LocalEllipsoid, has_local, has_support
+from glru.regions.local import LocalEllipsoid, has_local, has_pieces, has_support
 from glru.regions.support import SupportEllipsoid
 
 __all__ = [
@@ -61,8 +61,8 @@ class Bound:
 BOUNDS = (
     Bound(
         "local",
-        "a self-concordant loss, a smooth penalty, and a Hessian that is small enough to form on one side",
-        lambda certificate: has_local(certificate.problem),
+        "a self-concordant or piecewise quadratic loss, a smooth penalty, and a Hessian that is small enough to form on one side",
+        lambda certificate: has_local(certificate.problem) or has_pieces(certificate.problem),
         lambda certificate, _: LocalEllipsoid.at(certificate.problem, Point(certificate.coef, certificate.intercept)),
         # Over the columns one Hessian, and much the tightest; so over the rows where the others search for an intercept.
         lambda certificate: 2.0 if uses_rows(certificate.problem) and not certificate.problem.fit_intercept else 0.0,

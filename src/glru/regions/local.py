@@ -24,6 +24,7 @@ from glru.metric.columns import ColumnMetric, DiagonalMetric, Metric, column_met
 from glru.metric.rows import RowMetric, RowSide, uses_rows
 from glru.problem import Point, Problem
 from glru.regions.gap import Region, centers
+from glru.regions.pieces import piece_depths, piece_radius
 from glru.rows import Totals
 from glru.sums import (
     Expansion,
@@ -47,6 +48,13 @@ def has_local(problem: Problem) -> bool:
         return False
     size = problem.n_rows if uses_rows(problem) else problem.n_columns
     return problem.loss.self_concordance is not None and problem.penalty.smooth and size <= problem.largest
+
+
+def has_pieces(problem: Problem) -> bool:
+    """Whether the ellipsoid between kinks applies (:mod:`glru.regions.pieces`): a piecewise quadratic loss, a smooth penalty, rows in memory."""
+    size = problem.n_rows if uses_rows(problem) else problem.n_columns
+    smooth = problem.loss.piecewise and problem.penalty.smooth
+    return smooth and problem.in_memory and problem.arrays.stable and size <= problem.largest
 
 
 def has_support(problem: Problem) -> bool:
@@ -113,6 +121,8 @@ class LocalEllipsoid(Region):
         The curvatures at the centre differ from those of the metric by a factor of at most ``e^exponent``.
     share : float
         The relative error of the penalty's strengths up to which all this holds.
+    depths : array or None
+        At most how deep the rows of a piecewise quadratic loss are inside their curved pieces; infinite where these are no part of the metric.
     """
 
     totals: Totals
@@ -124,6 +134,7 @@ class LocalEllipsoid(Region):
     base: Array | None = None
     exponent: float = 0.0
     share: float = 0.0
+    depths: Array | None = None
 
     @classmethod
     def at(cls, problem: Problem, point: Point, diagonal: bool = False, share: float = 0.0) -> "LocalEllipsoid":
@@ -133,7 +144,8 @@ class LocalEllipsoid(Region):
         tiny; all columns must be penalised. ``share``: it holds the optima of all penalties whose strengths and slopes are within this relative error.
         """
         by_rows = problem.in_memory and uses_rows(problem)
-        here = expand(problem, point, None if by_rows or diagonal else Floor.of(problem.loss))
+        floor = Floor(problem.loss, 0.0) if problem.loss.piecewise else Floor.of(problem.loss)
+        here = expand(problem, point, None if by_rows or diagonal else floor)
         if here.rows is None:
             return cls.of_sums(problem.totals, point, here)
         metric: Metric | None = None
@@ -142,7 +154,12 @@ class LocalEllipsoid(Region):
         elif by_rows:
             metric = RowMetric(RowSide(problem), problem.weights * here.rows.curvatures)
         made = _make(problem.totals, point, here, metric, _errors_at(problem, point, here.rows.scores), share)
-        return cls(problem.totals, point, *made, problem, here.rows.scores, share=share)
+        depths = None
+        if problem.loss.piecewise:
+            curved = (problem.weights > 0.0) & (here.rows.curvatures > 0.0)
+            errors = score_errors(problem, point.coef, point.intercept, here.rows.scores)
+            depths = np.where(curved, piece_depths(problem.loss, problem.y, here.rows.scores, errors), np.inf)
+        return cls(problem.totals, point, *made, problem, here.rows.scores, share=share, depths=depths)
 
     def carry_to(self, point: Point) -> "LocalEllipsoid":
         """The ellipsoid at another model of the same rows, which are in memory, in the metric of this one: two products, no Hessian."""
@@ -165,11 +182,25 @@ class LocalEllipsoid(Region):
         """How far the optimum is at most; infinite where nothing is proven."""
         if not np.isfinite(self.nu):
             return np.inf
+        if self.totals.loss.piecewise:
+            return self._piece_radius()
         constant = float(self.totals.loss.self_concordance or 0.0)
         norm = self._norm_bound
         if not constant * norm * self.nu * np.exp(self.exponent) < CLOSE:
             norm = self.largest_norm
         return float(local_radius(constant, norm, np.asarray(self.nu), self.exponent))
+
+    def _piece_radius(self) -> float:
+        """The radius where the loss has kinks: exact norms are asked for where a row may come to one."""
+        if self.depths is None or self.rows is None:
+            return np.inf
+        depths, rows, nu = self.depths, self.rows, np.array([self.nu])
+        radius = piece_radius(nu, np.ones(1), lambda radii: np.where(depths.min() > radii * self._norm_bound, 0.0, 1.0))
+        if np.isfinite(radius[0]):
+            return float(radius[0])
+        norms, at_most = self.metric.norms(rows.matrix), (1.0 + FEW) / (1.0 - self.metric.eta) / (1.0 - self.share)
+        shares = rows.weights * rows.loss.smoothness * np.square(norms) * at_most * (1.0 + gamma(rows.n_rows + 8))
+        return float(piece_radius(nu, np.ones(1), lambda radii: shares.sum(where=~(depths > radii * norms))[None])[0])
 
     @cached_property
     def largest_norm(self) -> float:
@@ -244,12 +275,12 @@ def _make(
         if metric is None:
             metric = column_metric(totals, whole_hessian(totals, here.hessian))
         gradient, constant = whole_gradient(totals, point, here.gradient), totals.loss.self_concordance
-        if constant is None or not metric.eta < 1.0:
+        if (constant is None and not totals.loss.piecewise) or not metric.eta < 1.0:
             return metric, gradient, np.inf
         slack = gradient_errors(totals, point, here, errors, gamma(totals.depth + 4))
         penalty, n_columns = totals.penalty, point.coef.size
         slack[:n_columns] += share * (penalty.quadratic * np.abs(point.coef) + np.abs(penalty.linear)) * (1.0 + FEW)
-        # The Hessian was taken at computed scores; at the exact ones it is smaller by at most this factor.
+        # The Hessian was taken at computed scores; at the exact ones it is smaller by at most this factor; between kinks it is the same.
         # Another penalty's Hessian is at least ``1 - share`` times this one: roots of that in the norms of the gradient and of the rows.
-        loosening = float(np.exp(constant * errors.largest)) / (1.0 - metric.eta) / (1.0 - share)
+        loosening = float(np.exp((constant or 0.0) * errors.largest)) / (1.0 - metric.eta) / (1.0 - share)
         return metric, gradient, float(metric.gradient_norm(gradient, slack) * loosening * (1.0 + FEW))

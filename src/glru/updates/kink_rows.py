@@ -1,0 +1,476 @@
+r"""Leave-one-out of losses with kinks: candidates that lie on the right pieces of the losses, proven by the duality gap.
+
+A hinge, smoothed hinge, squared hinge or Huber loss is linear or quadratic between its kinks. On fixed pieces, the optimum solves one linear system, and a few rows change
+pieces when one row leaves. Two ways to find which:
+
+* The hinge loss has no curvature (:class:`HingePaths`): the optimum is followed while the dual variable of a row goes to zero. It has rows at the kink, whose margins are 1,
+  rows before it, whose dual variables are at their upper ends, and rows beyond it, whose dual variables are 0. While these sets stay as they are, the optimum moves on a straight
+  line, which takes one system of the size of the rows at the kink. Where a row comes to its kink or leaves it, the line bends.
+* Losses with a curved piece (:class:`PieceSteps`) take semismooth Newton steps, for many rows at once: the Hessian of a model differs from that of all rows by the rows that
+  have changed pieces, a correction of small rank.
+
+Both only propose dual variables. What is proven is the duality gap of the model that these give, for many rows by a few products with X, and with
+an intercept the interval of :math:`b^*` that follows from the ball: with :math:`\kappa_k` the norm of :math:`x_k - c` in the inverse metric of the penalty and
+:math:`r` the radius, :math:`b^* + c^\top w^*` is below :math:`\hat b + c^\top \hat w + \delta` if the slopes at the scores
+:math:`x_k^\top \hat w + \hat b + \delta - r \kappa_k` sum up to more than 0, for any :math:`c`.
+"""
+
+from typing import NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru.bounds import Bounds, unbounded, widen
+from glru.certificate import ball_radius
+from glru.linalg import FEW, HOST, TINY, UNIT, Array, gamma
+from glru.losses import Hinge
+from glru.metric.rows import NewtonSystem, RowMetric, RowSide
+from glru.problem import Point, Problem
+from glru.solution import Solution
+from glru.updates.batch import Decided
+from glru.updates.carried_rows import rounded_norms, row_norms, sum_error
+from glru.updates.tall_rows import penalty_sums, removal_gaps
+
+Rows = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+BEYOND, AT_KINK, BEFORE, NO_WEIGHT = 0, 1, 2, 3
+"""Where a row is: beyond its kink, at it, before it; or it does not count."""
+
+NEAR_AN_END = (1e-6, 1e-4, 1e-2)
+"""Dual variables nearer than this share to an end are taken to be there, in turn until the optimum is found."""
+
+MISPLACED_BY = 1e-7
+"""Margins and dual variables may be on the wrong side by this much where the path begins."""
+
+USUAL_PIECES = 50
+"""Pieces of a path beyond four per column, after which a row is left to training."""
+
+MOST_KINKS = 120
+"""With more rows than this at the kink every piece of a path solves a system that costs about as much as training a model."""
+
+ENTRIES_TOGETHER = 1 << 20
+"""Entries of the arrays of dual points that are certified at once."""
+
+INTERCEPT_WIDTHS = (1.5, 16.0)
+"""Half-widths of the intercept's interval that are tried, in units of what the rows on curved pieces allow."""
+
+MOST_ROWS = 2048
+"""Steps work with matrices of one entry per pair of rows: with at most this number of rows."""
+
+MOST_STEPS, LINE_SEARCH_STEPS = 40, 40
+"""Semismooth Newton steps of a model, and evaluations of the slope along one."""
+
+NEGLIGIBLE_MOVE = 1e-8
+"""A step that moves no score by more than this, as a share of scores and targets, is the last one."""
+
+LARGEST_CORRECTION = 256
+"""A model in which more rows than this have changed pieces is left to training."""
+
+
+def has_kinks(problem: Problem) -> bool:
+    """Whether candidates are found: a loss with kinks, an L2 penalty on every column, an intercept or none, dense rows in memory."""
+    penalised = problem.penalty.smooth and problem.penalty.strong_convexity > 0.0
+    dense = problem.in_memory and problem.arrays is HOST and problem.matrix.stores_zeros
+    if isinstance(problem.loss, Hinge):
+        return penalised and dense and min(problem.matrix.shape) <= problem.largest
+    return penalised and dense and problem.loss.piecewise and problem.n_rows <= min(MOST_ROWS, problem.largest)
+
+
+class Proposals(NamedTuple):
+    """Models without one row each, as the dual variables and intercepts that they are made from, one per column.
+
+    Attributes
+    ----------
+    dual : array of shape (n_rows, n_models)
+        Dual variables.
+    curved : array of bool of shape (n_rows, n_models)
+        The rows on curved pieces, or at the kink of a loss that has none.
+    intercepts : array of shape (n_models,)
+        The intercepts; 0 where there is none.
+    """
+
+    dual: Array
+    curved: Mask
+    intercepts: Array
+
+
+class _Base(NamedTuple):
+    alpha: Array
+    states: NDArray[np.int8]
+    scores: Array
+
+
+@final
+class HingePaths:
+    """Optima of the hinge loss without one row each, followed from that of all rows."""
+
+    def __init__(self, solution: Solution, factor: float) -> None:
+        problem = self.problem = solution.problem
+        self.factor, self.weights = factor, factor * problem.weights
+        root = np.sqrt(np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)))
+        rows = problem.matrix.dense() / root
+        # Only inner products of the rows matter to a path.
+        self.rows = np.ascontiguousarray(rows if problem.n_columns <= problem.n_rows else np.linalg.qr(rows.T)[1].T)
+        self.base = self._find_base(np.clip(problem.y * solution.dual, 0.0, 1.0))
+
+    @property
+    def found(self) -> bool:
+        """Whether the sets of rows at the optimum were found."""
+        return self.base is not None
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether a path costs less than training a row's model: its systems are as large as there are rows at the kink."""
+        return self.base is not None and int(np.count_nonzero(self.base.states == AT_KINK)) <= MOST_KINKS
+
+    def _find_base(self, slopes: Array) -> _Base | None:
+        """The optimum in exact terms: rows at the kink, and dual variables of which the others are at their ends."""
+        from glru.linalg import kernels
+
+        problem, limits = self.problem, self.problem.weights
+        for near in NEAR_AN_END:
+            states = np.where(slopes < near, BEYOND, np.where(slopes > 1.0 - near, BEFORE, AT_KINK)).astype(np.int8)
+            states[limits == 0.0] = NO_WEIGHT
+            alpha, coef = np.where(states == BEFORE, limits, 0.0), np.empty(self.rows.shape[1])
+            found, intercept = kernels.hinge_point(self.rows, problem.y, alpha, states, problem.fit_intercept, coef)
+            if not found:
+                continue
+            scores = self.rows @ coef + intercept
+            short, most = 1.0 - problem.y * scores, float(limits.max())
+            wrong = np.where(states == BEYOND, short, np.where(states == BEFORE, -short, 0.0))
+            outside = np.where(states == AT_KINK, np.maximum(-alpha, alpha - limits), 0.0) / most
+            if max(float(wrong.max()), float(outside.max())) <= MISPLACED_BY:
+                return _Base(np.clip(alpha, 0.0, limits), states, scores)
+        return None
+
+    def propose(self, rows: Rows) -> Proposals:
+        """The ends of the paths, not numbers where one was not reached."""
+        from glru.linalg import kernels
+
+        assert self.base is not None
+        problem, base, most = self.problem, self.base, USUAL_PIECES + 4 * min(self.rows.shape)
+        dual, kinks = np.full((problem.n_rows, rows.size), np.nan), np.zeros((problem.n_rows, rows.size), dtype=bool)
+        intercepts, coef = np.zeros(rows.size), np.empty(self.rows.shape[1])
+        inverse = np.divide(1.0, self.weights, out=np.zeros(problem.n_rows), where=self.weights > 0.0)
+        for k, row in enumerate(rows):
+            alpha, states, scores = base.alpha.copy(), base.states.copy(), base.scores.copy()
+            ended, intercepts[k] = kernels.hinge_path(
+                self.rows,
+                problem.y,
+                problem.weights,
+                self.factor - 1.0,
+                int(row),
+                most,
+                problem.fit_intercept,
+                alpha,
+                states,
+                scores,
+                coef,
+            )
+            if ended:
+                dual[:, k], kinks[:, k] = problem.y * alpha * inverse, states == AT_KINK
+        return Proposals(dual, kinks, intercepts)
+
+
+@final
+class PieceSteps:
+    r"""Models of a piecewise quadratic loss without one row each, by semismooth Newton steps in the dimension of the rows.
+
+    A model is a pair :math:`(b, \beta)` of :class:`~glru.metric.rows.RowSide`. With :math:`Q` the scores that forces cause in the metric of the model of
+    all rows, :math:`P = I - D Q`, and :math:`E` the change of the curvatures of the rows ``S`` that are on other pieces, a step against forces ``e`` is
+
+    .. math:: \delta z = -Q (e - x), \quad (E^{-1} + Q_{SS}) x_S = (Q e)_S .
+
+    For rows that leave the curved piece, :math:`E = -D`, the line of that system is :math:`-D^{-1} P`, which is known without cancellation.
+    """
+
+    def __init__(self, solution: Solution, factor: float) -> None:
+        problem = self.problem = solution.problem
+        self.weights, self.side = factor * problem.weights, RowSide(problem)
+        center, self._target_size = self.side.center, float(np.abs(problem.y).max(initial=0.0))
+        self._shift = None if center is None else problem.matrix @ (self.side.inverse * center)
+        duals = problem.weights * solution.dual
+        free = np.array([self.side.intercept(solution.coef, solution.intercept)] if problem.fit_intercept else [])
+        with np.errstate(all="ignore"):
+            self.duals, self.free, self._converged = self._find_base(duals, free)
+            scores = self.side.scores(self.duals[:, None], self.free[:, None])
+            _, curvatures, _ = self._expand(self.duals[:, None], scores, self.weights[:, None])
+            self.metric = RowMetric(self.side, curvatures[:, 0])
+            self.known = self.metric.leverages
+
+    @property
+    def found(self) -> bool:
+        """Whether the model of all rows was found, with a metric."""
+        return self._converged and bool(np.isfinite(self.metric.free_norm))
+
+    is_cheap = found
+
+    def _find_base(self, duals: Array, free: Array) -> tuple[Array, Array, bool]:
+        """The model of all rows with the new weights, near a given one, and whether steps have ended there."""
+        b, beta, weights = duals[:, None], free[:, None], self.weights[:, None]
+        for _ in range(MOST_STEPS):
+            scores = self.side.scores(b, beta)
+            forces, curvatures, _ = self._expand(b, scores, weights)
+            system = NewtonSystem(self.side, curvatures[:, 0])
+            change, steps = system.solve(forces, self.side.border.T @ b)
+            moves = self.side.scores(steps, change)
+            lengths = self._lengths(b, scores, weights, steps, change, moves)
+            if not lengths[0] > 0.0:
+                break
+            b, beta = b + lengths * steps, beta + lengths * change
+            if self._is_small(moves, scores)[0]:
+                return b[:, 0], beta[:, 0], True
+        return b[:, 0], beta[:, 0], False
+
+    def _expand(self, duals: Array, scores: Array, weights: Array) -> tuple[Array, Array, Mask]:
+        """Forces, weighted curvatures, and the models that have none, where an intercept needs one: their row that is nearest to its curved piece is taken to be there."""
+        problem, y = self.problem, self.problem.y[:, None]
+        _, slopes, curvatures = problem.loss.expand(y, scores)
+        forces, curvatures = weights * slopes + duals, weights * curvatures
+        flat = np.logical_not(curvatures.any(axis=0)) & (self.side.n_free > 0)
+        if flat.any():
+            depths = np.where(weights[:, flat] > 0.0, problem.loss.piece_depth(y, scores[:, flat]), -np.inf)
+            nearest, members = depths.argmax(axis=0), np.flatnonzero(flat)
+            curvatures[nearest, members] = problem.loss.smoothness * weights[nearest, members]
+        return forces, curvatures, flat
+
+    def _is_small(self, moves: Array, scores: Array) -> Mask:
+        """Whether steps are as small as rounding errors, for members one per column."""
+        sizes = np.abs(scores).max(axis=0, initial=0.0) + self._target_size
+        small: Mask = np.abs(moves).max(axis=0, initial=0.0) <= NEGLIGIBLE_MOVE * sizes
+        return small
+
+    def propose(self, rows: Rows) -> Proposals:
+        """The models after steps until no row changes its piece."""
+        n_rows = self.problem.n_rows
+        dual, curved = np.full((n_rows, rows.size), np.nan), np.zeros((n_rows, rows.size), dtype=bool)
+        intercepts = np.zeros(rows.size)
+        members = np.arange(rows.size)
+        b, beta = np.repeat(self.duals[:, None], rows.size, axis=1), np.repeat(self.free[:, None], rows.size, axis=1)
+        weights = np.repeat(self.weights[:, None], rows.size, axis=1)
+        weights[rows, members] = 0.0
+        before = np.zeros((n_rows, rows.size), dtype=bool)
+        inverse = np.divide(1.0, self.weights, out=np.zeros(n_rows), where=self.weights > 0.0)[:, None]
+        with np.errstate(all="ignore"):
+            for step in range(MOST_STEPS):
+                scores = self.side.scores(b, beta)
+                forces, curvatures, flat = self._expand(b, scores, weights)
+                steps, change, moves = self._steps(forces, curvatures, b)
+                lengths = self._lengths(b, scores, weights, steps, change, moves)
+                b, beta = b + lengths * steps, beta + lengths * change
+                now = (curvatures > 0.0) & ~flat
+                same = (now == before).all(axis=0) & (lengths == 1.0) & ~flat
+                leave = same | self._is_small(moves, scores) | ~(lengths > 0.0) | (step + 1 == MOST_STEPS)
+                if leave.any():
+                    here = members[leave]
+                    curved[:, here] = now[:, leave]
+                    # On flat pieces the dual variables are at their ends, exactly.
+                    ends = -self.problem.loss.gradient(self.problem.y[:, None], scores[:, leave])
+                    dual[:, here] = np.where(now[:, leave], inverse * b[:, leave], ends)
+                    intercepts[here] = self._intercepts(b[:, leave], beta[:, leave])
+                    stay = ~leave
+                    b, beta, weights, members, now = (
+                        b[:, stay],
+                        beta[:, stay],
+                        weights[:, stay],
+                        members[stay],
+                        now[:, stay],
+                    )
+                before = now
+                if not members.size:
+                    break
+        return Proposals(dual, curved, intercepts)
+
+    def _intercepts(self, duals: Array, free: Array) -> Array | float:
+        """The intercepts of models of the rows as they are, not centred."""
+        if not self.side.n_free:
+            return 0.0
+        return free[-1] if self._shift is None else free[-1] - self._shift @ duals
+
+    def _steps(self, forces: Array, curvatures: Array, duals: Array) -> tuple[Array, Array, Array]:
+        """Newton steps: the changes of ``b``, of ``beta`` and of the scores."""
+        known, metric, side = self.known, self.metric, self.side
+        sums = metric.solve_border(side.border.T @ duals)
+        constant = metric.responses @ sums if side.n_free else 0.0
+        extra = curvatures - metric.curvatures[:, None]
+        sizes = np.count_nonzero(extra, axis=0)
+        # What the rows that have changed pieces do; the changes of b are products with P, whose small entries are accurate.
+        taken, first = np.zeros(forces.shape), -(known.duals @ forces) - constant
+        seen = side.scores(first, sums - known.free @ forces) if np.any(extra > 0.0) else first
+        most = 1
+        while most // 2 < sizes.max(initial=0):
+            members = np.flatnonzero((sizes > most // 2) & (sizes <= most))
+            if members.size and most <= LARGEST_CORRECTION:
+                self._correct(members, most, extra, np.where(extra < 0.0, -forces - first, -seen), taken)
+            elif members.size:
+                taken[:, members] = np.nan
+            most *= 2
+        rest = forces - taken
+        change, steps = sums - known.free @ rest, -(known.duals @ rest) - constant
+        return steps, change, side.scores(steps, change)
+
+    def _correct(self, members: Rows, size: int, extra: Array, right: Array, taken: Array) -> None:
+        """Fill in ``x`` for members in which at most ``size`` rows are on other pieces."""
+        size, columns = min(size, extra.shape[0]), members[:, None]
+        rows = np.argsort(extra[:, members] == 0.0, axis=0, kind="stable")[:size].T
+        extra, right = extra[rows, columns], right[rows, columns]
+        leaves, unused = extra < 0.0, extra == 0.0
+        pairs = rows[:, :, None], rows[:, None, :]
+        systems = np.where(leaves[:, :, None], self.known.duals[pairs], self.known.scores[pairs])
+        systems[unused] = 0.0
+        places = np.arange(size)
+        systems[:, places, places] += np.where(leaves, 0.0, 1.0 / np.where(unused, 1.0, extra))
+        try:
+            found = np.linalg.solve(systems, np.where(unused, 0.0, right)[:, :, None])[:, :, 0]
+        except np.linalg.LinAlgError:
+            found = np.full(right.shape, np.nan)
+        taken[rows, columns] = np.where(unused, 0.0, found)
+
+    def _lengths(self, duals: Array, scores: Array, weights: Array, steps: Array, change: Array, moves: Array) -> Array:
+        """How far to go along steps: all the way, or to where the objective is lowest; 0 where that is not a number."""
+        side, loss, y = self.side, self.problem.loss, self.problem.y[:, None]
+        penalised = moves - side.border @ change if side.n_free else moves
+        start, growth = np.einsum("ij,ij->j", duals, penalised), np.einsum("ij,ij->j", steps, penalised)
+        weighted = weights * moves
+
+        def along(members: Rows, lengths: Array) -> tuple[Array, Array]:
+            there = scores[:, members] + lengths * moves[:, members]
+            _, slopes, curvatures = loss.expand(y, there)
+            own = weighted[:, members]
+            slope = np.einsum("ij,ij->j", own, slopes) + start[members] + lengths * growth[members]
+            return slope, np.einsum("ij,ij,ij->j", own, curvatures, moves[:, members]) + growth[members]
+
+        # Near the optimum slopes are rounding errors, and a full step is right.
+        going = np.flatnonzero(~self._is_small(moves, scores))
+        lengths = np.where(np.isfinite(moves).all(axis=0), 1.0, 0.0)
+        first = np.abs(along(going, np.zeros(going.size))[0])
+        low, high = np.zeros(going.size), np.full(going.size, np.inf)
+        for _ in range(LINE_SEARCH_STEPS):
+            if not going.size:
+                break
+            now = lengths[going]
+            slope, curvature = along(going, now)
+            low, high = np.where(slope < 0.0, now, low), np.where(slope > 0.0, now, high)
+            # Slopes are linear between kinks.
+            ahead = now - slope / curvature
+            inside = (ahead > low) & (ahead < high)
+            ahead = np.where(inside, ahead, np.where(np.isfinite(high), 0.5 * (low + high), 4.0 * now))
+            left = (np.abs(slope) > 1e-9 * first) & ~(high - low <= 1e-12 * high)
+            left |= np.isinf(high) & (slope < -1e-9 * first)
+            lengths[going] = np.where(left, ahead, now)
+            going, low, high, first = going[left], low[left], high[left], first[left]
+        return lengths
+
+
+@final
+class KinkRows:
+    """The removal of single rows; ``factor``: the one of the rows that are asked about."""
+
+    def __init__(self, solution: Solution, factor: float) -> None:
+        self.problem, self.weights = solution.problem, factor * solution.problem.weights
+        self.candidates: dict[int, Point] = {}
+        self.finder = (HingePaths if isinstance(solution.problem.loss, Hinge) else PieceSteps)(solution, factor)
+
+    @property
+    def usable(self) -> bool:
+        """Whether the model of all rows was found."""
+        return self.finder.found
+
+    def bounds(self, rows: Rows, decided: Decided) -> Bounds:
+        """Bounds of the removed rows' scores, infinite where nothing is found or proven; of rows that stay open the candidates are kept."""
+        lower, upper = unbounded(rows.size)
+        size = max(1, ENTRIES_TOGETHER // max(self.problem.matrix.shape))
+        for first in range(0, rows.size if self.finder.is_cheap else 0, size):
+            here = slice(first, first + size)
+            if decided(lower[here], upper[here]).all():
+                break  # the time is up
+            proposals = self.finder.propose(rows[here])
+            places = np.flatnonzero(np.isfinite(proposals.dual).all(axis=0) & np.isfinite(proposals.intercepts))
+            if not places.size:
+                continue
+            dual, curved, intercepts = proposals
+            proposals = Proposals(dual[:, places], curved[:, places], intercepts[places])
+            found, points = self._certified(rows[here][places], proposals)
+            lower[first + places], upper[first + places] = found
+            for k in np.flatnonzero(~decided(*found)):
+                self.candidates[int(rows[first + places[k]])] = Point(
+                    points[0][:, k], float(intercepts[places[k]]), points[1][:, k]
+                )
+        return lower, upper
+
+    def _certified(self, rows: Rows, proposals: Proposals) -> tuple[Bounds, tuple[Array, Array]]:
+        """Bounds from the duality gaps of candidates; their coefficients and dual variables."""
+        problem, X, entries = self.problem, self.problem.matrix, (rows, np.arange(rows.size))
+        dual, kinks, intercepts = proposals
+        dual = -problem.loss.project(problem.y[:, None], -dual)
+        dual[entries] = 0.0
+        weighted = self.weights[:, None] * dual
+        correlations = X.T @ weighted
+        coefs = correlations / np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))[:, None]
+        scores = X @ coefs + intercepts
+        # Entry by entry, so that the units of the columns do not matter.
+        errors = gamma(problem.n_columns + 4) * (1.0 + FEW) * (abs(X) @ np.abs(coefs) + np.abs(intercepts)) + TINY
+        spread = np.sqrt(self.weights @ np.square(dual)) * (1.0 + gamma(problem.n_rows + 4))
+        moves, moved = self._repairs(rows, weighted, dual)
+        penalty = penalty_sums(problem, self.weights, coefs, correlations, spread, moved)
+        gaps = removal_gaps(problem, self.weights, rows, scores, errors, dual, penalty, moves)
+        radii, norms = ball_radius(gaps), self._norms(kinks)
+        half = radii * norms[rows] + errors[entries]
+        if problem.fit_intercept:
+            half = half + self._intercepts(rows, scores, radii * norms[:, None] + errors, kinks)
+        center = scores[entries]
+        half = half * (1.0 + FEW) + FEW * np.abs(center)
+        usable = np.isfinite(half)
+        return widen(np.where(usable, center, 0.0), np.where(usable, half, np.inf)), (coefs, dual)
+
+    def _repairs(self, rows: Rows, weighted: Array, dual: Array) -> tuple[Array | None, Array | float]:
+        """At least how far dual variables are from ones that an intercept allows, and the norms of what that does to correlations.
+
+        With an intercept the dual variables must add up to 0. All are moved by the same share of their distances from the ends of their domain: those at an end stay
+        there, which costs nothing to first order. Where that is not enough, those of the heavier sign are scaled down, by at most what the sum may be as a share of the
+        lighter one.
+        """
+        problem = self.problem
+        if not problem.fit_intercept:
+            return None, 0.0
+        sizes, error = np.abs(weighted), sum_error(problem.n_rows)
+        classes = np.array([sizes.sum(axis=0, where=weighted > 0.0), sizes.sum(axis=0, where=weighted < 0.0)])
+        total = np.abs(classes[0] - classes[1]) + 2.0 * error * classes.max(axis=0)
+        low, high = (ends[:, None] for ends in problem.loss.derivative_range(problem.y))
+        room = np.minimum(np.minimum(-dual - low, high + dual), 1.0) * (1.0 - FEW)
+        room[rows, np.arange(rows.size)] = 0.0
+        with np.errstate(all="ignore"):
+            inside = np.where(total > 0.0, total / ((self.weights @ room) * (1.0 - 2.0 * error)), 0.0) * (1.0 + FEW)
+            scaled = np.where(total > 0.0, total / (classes.min(axis=0) * (1.0 - 2.0 * error)), 0.0) * (1.0 + FEW)
+            moves = np.where(inside <= 0.5, inside * room, scaled * np.abs(dual)) * (1.0 + FEW)
+        norms = rounded_norms(row_norms(problem), problem)
+        return moves, ((norms * self.weights) @ moves) * (1.0 + gamma(problem.n_rows + 8))
+
+    def _norms(self, kinks: NDArray[np.bool_]) -> Array:
+        """At least the norms of the rows in the inverse metric of the penalty, with an intercept those of their distances from a mean row."""
+        problem = self.problem
+        if not problem.fit_intercept:
+            return rounded_norms(row_norms(problem), problem)
+        counts = kinks.sum(axis=1)
+        mean = counts @ problem.matrix.dense() / max(int(counts.sum()), 1)
+        away = problem.matrix.dense() - mean
+        return rounded_norms(np.square(away) @ np.broadcast_to(1.0 / problem.penalty.quadratic, mean.shape), problem)
+
+    def _intercepts(self, rows: Rows, scores: Array, half: Array, kinks: NDArray[np.bool_]) -> Array:
+        """At least the distances of the exact intercepts of centred rows from the candidates'; ``half``: how far scores may be off beside them."""
+        problem, y = self.problem, self.problem.y[:, None]
+        found = np.full(rows.size, np.inf)
+        allowed = np.where(kinks, half, 0.0).max(axis=0) + 32.0 * UNIT * (1.0 + np.abs(scores).max(axis=0))
+        weights = self.weights.copy()
+        for times in INTERCEPT_WIDTHS:
+            tried, beyond = times * allowed, np.ones(rows.size, dtype=bool)
+            for side in (1.0, -1.0):
+                off = half + 8.0 * UNIT * (1.0 + np.abs(scores) + tried)
+                low, high = problem.loss.derivative(y, scores + side * (tried - off))
+                terms = weights[:, None] * (low if side > 0.0 else high)
+                terms[rows, np.arange(rows.size)] = 0.0
+                slack = (sum_error(problem.n_rows) + 8.0 * UNIT) * np.abs(terms).sum(axis=0) * (1.0 + FEW)
+                beyond &= side * terms.sum(axis=0) > slack
+            found = np.where(beyond, np.minimum(found, tried), found)
+        return found * (1.0 + FEW)

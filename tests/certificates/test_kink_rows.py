@@ -1,0 +1,131 @@
+"""Leave-one-out of losses with kinks: against precise retrainings, from exact and from poor candidates."""
+
+import numpy as np
+import pytest
+from sklearn.svm import LinearSVC
+
+import glru
+from glru.verify.retraining import retrain
+from tests.core import KinkRows, Proposals, has_kinks, removal_factors
+
+LOSSES = [glru.Hinge(), glru.SquaredHinge(), glru.SmoothedHinge(0.01), glru.Huber(1.0), glru.Huber(0.01)]
+
+
+def problem(n=24, d=3, lam=0.05, fit_intercept=True, seed=0, scaling="mean", repeated=False, loss=LOSSES[0]):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n, d)) * 2.0 ** random.integers(-2, 3, d)
+    X = np.round(X) if repeated else X
+    z = (X / X.std(axis=0)) @ random.normal(size=d)
+    y = z + random.logistic(size=n)
+    y = np.where(y > 0.0, 1, -1) if loss.task == "classification" else y
+    return glru.Problem(X, y, loss, glru.L2(lam), fit_intercept, scaling)
+
+
+def never(lower, upper):
+    return np.zeros(len(lower), dtype=bool)
+
+
+def scores_without_each_row(asked):
+    """Scores and their doubts; None where a retraining tells too little."""
+    found = [retrain(asked.without(np.array([row])), 40) for row in range(asked.n_rows)]
+    assert sum(truth is not None for truth in found) > 0.5 * asked.n_rows
+    return [None if truth is None else truth.scores(asked.X[row : row + 1])[0] for row, truth in enumerate(found)]
+
+
+def inside(lower, exact, upper):
+    known = [place for place, truth in enumerate(exact) if truth is not None]
+    return all(lower[k] - exact[k][1] <= exact[k][0] <= upper[k] + exact[k][1] for k in known)
+
+
+@pytest.mark.parametrize("scaling", ["mean", "sum"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("shape", [(16, 3), (10, 20)], ids=["tall", "wide"])
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_steps_and_paths_end_at_precise_retrainings(loss, shape, fit_intercept, scaling):
+    asked = problem(*shape, fit_intercept=fit_intercept, scaling=scaling, seed=1, loss=loss)
+    assert has_kinks(asked)
+    exact, rows = scores_without_each_row(asked), np.arange(asked.n_rows)
+    family = KinkRows(glru.solve(asked, tol=1e-8), float(removal_factors(asked)[0]))
+    lower, upper = family.bounds(rows, never)
+    assert inside(lower, exact, upper)
+    assert np.mean(upper - lower < (1e-3 if isinstance(loss, glru.Hinge) else 1e-8)) > 0.9
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_poor_candidates_have_wide_intervals(loss, seed, fit_intercept):
+    """Nothing but the gap is proven: of dual variables, intercepts and rows at the kink that are off, too."""
+    asked = problem(12, 2, lam=0.5, fit_intercept=fit_intercept, seed=seed, scaling="sum", loss=loss)
+    exact, rows = scores_without_each_row(asked), np.arange(asked.n_rows)
+    family, random = KinkRows(glru.solve(asked, tol=1e-8), 1.0), np.random.default_rng(seed)
+    others = [glru.solve(asked.without(np.array([row])), tol=1e-9) for row in rows]
+    for noise in (1e-8, 1e-4, 1e-2, 0.1, 0.3):
+        found = []
+        for row, other in enumerate(others):
+            dual = -loss.project(asked.y, -other.dual - noise * random.normal(size=rows.size))
+            dual[row] = 0.0
+            if fit_intercept:
+                # About as much of each sign.
+                up, down = dual[dual > 0].sum(), -dual[dual < 0].sum()
+                dual = dual * np.where(dual > 0, min(1.0, down / up), (1.0 - 0.5 * noise) * min(1.0, up / down))
+            low, high = (-end for end in reversed(loss.derivative_range(asked.y)))
+            kinks = (dual > low + 1e-3) & (dual < high - 1e-3)
+            intercept = np.array([other.intercept + noise * random.normal()]) if fit_intercept else np.zeros(1)
+            proposals = Proposals(dual[:, None], kinks[:, None], intercept)
+            found.append(family._certified(np.array([row]), proposals)[0])
+        lower, upper = (np.concatenate(ends) for ends in zip(*found, strict=True))
+        assert inside(lower, exact, upper)
+        assert np.isfinite(upper).mean() > 0.5
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_repairs_reach_dual_variables_that_an_intercept_allows(loss):
+    asked, random = problem(12, 2, seed=5, scaling="sum", loss=loss), np.random.default_rng(5)
+    family, rows = KinkRows(glru.solve(asked, tol=1e-8), 1.0), np.arange(12)
+    dual = -loss.project(asked.y[:, None], random.normal(size=(12, 12)) * 10.0 ** random.uniform(-3, 0, 12))
+    dual[rows, rows] = 0.0
+    moves, _ = family._repairs(rows, asked.weights[:, None] * dual, dual)
+    assert np.all(asked.weights @ moves >= np.abs(asked.weights @ dual))
+    assert np.all(moves[rows, rows] == 0.0)
+
+
+@pytest.mark.parametrize("loss", LOSSES[1:], ids=repr)
+@pytest.mark.parametrize("shape", [(40, 4), (25, 60)], ids=["tall", "wide"])
+def test_steps_leave_nothing_to_training(loss, shape):
+    asked = problem(*shape, loss=loss, lam=1e-3, seed=4)
+    result = glru.loocv(asked, width=1e-6)
+    assert result.n_trainings == 0 and "undetermined" not in result.decided_by
+    scores = glru.loocv(asked, method="naive", tol=1e-13).score_lower
+    assert np.all((result.score_lower - 1e-4 <= scores) & (scores <= result.score_upper + 1e-4))
+
+
+def test_a_model_without_rows_on_curved_pieces_is_found():
+    """Under a strong penalty an intercept is a median, and every slope at its end but that of one row."""
+    asked = problem(20, 3, lam=50.0, loss=glru.Huber(1e-3), seed=3)
+    family = KinkRows(glru.solve(asked, tol=1e-10), float(removal_factors(asked)[0]))
+    lower, upper = family.bounds(np.arange(20), never)
+    assert inside(lower, scores_without_each_row(asked), upper)
+    assert np.mean(upper - lower < 1e-8) > 0.9
+
+
+def test_rows_that_are_repeated_are_left_to_training():
+    asked = problem(30, 1, repeated=True, scaling="sum", lam=1.0)
+    result = glru.loocv(asked)
+    naive = glru.loocv(asked, method="naive", tol=1e-10).score_lower
+    assert result.n_trainings > 0 and "undetermined" not in result.decided_by
+    assert np.all((result.score_lower - 1e-3 <= naive) & (naive <= result.score_upper + 1e-3))
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_linear_svc_takes_no_training(fit_intercept):
+    random = np.random.default_rng(3)
+    X = random.normal(size=(150, 6))
+    y = (X @ random.normal(size=6) + random.normal(size=150) > 0).astype(int)
+    model = LinearSVC(loss="hinge", C=0.3, fit_intercept=fit_intercept, tol=1e-8, max_iter=1_000_000)
+    result = glru.loocv(model, X, y, width="labels")
+    assert result.n_trainings == 0 and "undetermined" not in result.decided_by
+    for row in range(0, 150, 15):
+        kept = np.arange(150) != row
+        score = model.fit(X[kept], y[kept]).decision_function(X[row : row + 1])[0]
+        assert result.score_lower[row] - 1e-3 <= score <= result.score_upper[row] + 1e-3
