@@ -1171,7 +1171,9 @@ def _has_support(cascade: Cascade) -> bool:
 
 
 def _has_kinks(cascade: Cascade) -> bool:
-    return cascade.bound in ("auto", "primal") and has_kinks(cascade.problem) and cascade.uniform
+    problem = cascade.problem
+    asked = cascade.bound in ("auto", "primal") and (problem.loss.piecewise or isinstance(problem.loss, Hinge))
+    return asked and has_kinks(problem) and cascade.uniform
 
 
 def _has_wide(cascade: Cascade) -> bool:
