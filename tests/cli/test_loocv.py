@@ -241,7 +241,7 @@ def test_one_line_tells_how_columns_are_prepared(tmp_path):
     path, _ = patients(tmp_path)
     options = ("loocv", path, "--target", "ill", "--drop", "town")
     text = " ".join(glru_command(*options).stdout.split())
-    assert "preparation missing values filled, columns scaled: fitted again without each row" in text
+    assert "preparation missing values filled, columns scaled: refitted without each row" in text
     text = " ".join(glru_command(*options, "--impute", "mean", "--fit-once").stdout.split())
     assert "preparation missing values filled, columns scaled: fitted once, to all rows" in text
 

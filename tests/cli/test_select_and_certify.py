@@ -54,7 +54,7 @@ def test_select_marks_choices_that_are_not_proven(tmp_path):
     assert text.count("(not proven: trained, without bounds)") == n_steps
     assert f"{n_steps} of {n_steps} choices are not proven" in text
     proven = glru_command("select", "iris:1v2", "--max-steps", 1).stdout
-    assert "not proven" not in proven and "every choice is that of training all candidates" in proven
+    assert "not proven" not in proven and "every choice is the same as if all candidates were trained" in proven
     assert "'squared_error' is for regression" in complaint("select", "iris:1v2", "--criterion", "squared_error")
     assert "needs probabilities" in complaint(
         "select", "iris:1v2", "--loss", "squared_hinge", "--criterion", "log_loss"
@@ -66,8 +66,8 @@ def test_select_suggests_names_and_is_honest():
     text = " ".join(glru_command("select", "iris:1v2").stdout.split())
     said = answer("select", "iris:1v2", "--nested", 5, "--seed", 1, "--loo", "--criterion", "log_loss")
     assert f"features: {', '.join(answer('select', 'iris:1v2')['result']['selected'])}" in text
-    assert "cannot tell features apart; try --criterion log_loss or --direction forward" in text
-    assert "look too good; --nested 5 repeats the selection" in text
+    assert "too few to distinguish the features; try --criterion log_loss or --direction forward" in text
+    assert "are optimistic; --nested 5 repeats the selection" in text
     data = load("iris:1v2")
     X, errors, sizes = standardise(data.X), 0, []
     for train, test in StratifiedKFold(5, shuffle=True, random_state=1).split(X, data.y):

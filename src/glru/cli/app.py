@@ -25,7 +25,7 @@ def main(
         bool, typer.Option("--version", is_eager=True, help="Print the version of glru.", callback=print_version)
     ] = False,
 ) -> None:
-    """What a linear model becomes when its training data changes, without retraining it, and with proof."""
+    """Compute and prove how a linear model changes when its training data changes, without retraining it."""
 
 
 for function in (loocv, select, whatif, tune, certify, verify, data, version):

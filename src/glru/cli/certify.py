@@ -28,7 +28,7 @@ def certify(
     ],
     max_seconds: MaxSeconds = None,
 ) -> None:
-    """How far a fitted model is from the optimum of its own objective, and which of its labels that could change."""
+    """Bound how far a fitted model is from the optimum of its objective, and find the labels that this could change."""
     output.check(out, inputs.files_of(inputs.file_of(data), model))
     begin = time.perf_counter()
     with show_progress(out.quiet):

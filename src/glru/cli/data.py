@@ -78,7 +78,7 @@ def print_version(asked: bool) -> None:
 def version(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """The versions of glru and of its dependencies."""
+    """Print the versions of glru and of its dependencies."""
     if as_json:
         _print_json({"versions": list_versions()}, "version")
     else:

@@ -177,7 +177,7 @@ def refit_steps(job: Job, strength: StrengthOptions) -> Job:
 
 def _make_penalty(strength: StrengthOptions) -> tuple[glru.penalties.Penalty, Any]:
     if strength.lam is not None and strength.C is not None:
-        raise typer.BadParameter("--lam and --C are two ways to say one thing; give one of them.")
+        raise typer.BadParameter("--lam and --C are alternatives; give only one of them.")
     if strength.C is not None and not strength.C > 0.0:
         raise typer.BadParameter(f"--C must be above 0; got {strength.C}.")
     lam = 1.0 / strength.C if strength.C is not None else LAM if strength.lam is None else strength.lam

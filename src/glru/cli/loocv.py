@@ -83,7 +83,7 @@ def loocv(
     checkpoint: Checkpoint = None,
     max_seconds: MaxSeconds = None,
 ) -> None:
-    """Exact leave-one-out cross-validation: the label that each row gets from a model trained without it."""
+    """Run exact leave-one-out cross-validation: predict each row by a model trained without it."""
     output.check(out, inputs.files_of(inputs.file_of(data)), checkpoint)
     begin, budget = time.perf_counter(), Budget(max_seconds)
     fit_once = fit_once or method not in ("certified", "naive")
@@ -298,7 +298,7 @@ def _describe_preparation(job: inputs.Job, result: glru.results.LOOCVResult) -> 
         )
         return f"{what}: fitted once, to all rows, the held-out row among them{why}"
     alone = f" ({result.n_refits} of them one at a time: {result.refit_reason})" if result.n_refits else ""
-    return f"{f'{once}; ' if job.filled_once else ''}{what}: fitted again without each row{alone}"
+    return f"{f'{once}; ' if job.filled_once else ''}{what}: refitted without each row{alone}"
 
 
 def _predict_constant(job: inputs.Job) -> dict[str, Any]:

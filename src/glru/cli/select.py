@@ -298,7 +298,7 @@ def _describe_path(job: inputs.Job, result: glru.results.StepwiseResult) -> list
 
 def _describe_proof(result: glru.results.StepwiseResult) -> list[tuple[str, str]]:
     proof = (
-        "every choice is that of training all candidates"
+        "every choice is the same as if all candidates were trained"
         if result.certified
         else f"{result.n_unproven} of {len(result.path)} choices are not proven"
     )
@@ -319,13 +319,13 @@ def suggest(result: glru.results.StepwiseResult) -> str | None:
         return None
     other = " or --direction forward" if result.direction == "backward" else ""
     shown = "all make the same number of errors" if levels == 1 else f"make only {levels} different numbers of errors"
-    return f"the {first.n_candidates} candidates of the first step {shown}, which cannot tell features apart; try --criterion log_loss{other}"
+    return f"the {first.n_candidates} candidates of the first step {shown}, too few to distinguish the features; try --criterion log_loss{other}"
 
 
 def _describe_honesty(job: inputs.Job, honest: dict[str, Any] | None) -> str:
     """Say which rows the criterion is about, and the error on unseen rows if it is known."""
     if honest is None:
-        return "unknown: the values above are of the rows that chose the features, and look too good; --nested 5 repeats the selection without each of 5 folds"
+        return "unknown: the values above are for the rows that chose the features, and so are optimistic; --nested 5 repeats the selection without each of 5 folds"
     sizes = f"{min(honest['n_features'])} to {max(honest['n_features'])} columns"
     if "errors" not in honest:
         return f"squared error {honest['squared_error']:.4g} on rows that no selection saw ({honest['folds']} folds, {sizes}; not certified)"

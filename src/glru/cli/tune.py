@@ -49,10 +49,10 @@ def tune(
     checkpoint: Checkpoint = None,
     max_seconds: MaxSeconds = None,
 ) -> None:
-    """The best strength of the penalty, proven by exact leave-one-out cross-validation at every strength."""
+    """Find the best strength of the penalty, proven by exact leave-one-out cross-validation at every strength."""
     output.check(out, inputs.files_of(inputs.file_of(data)), checkpoint)
     if lam is not None and C is not None:
-        raise typer.BadParameter("--lam and --C are two ways to say one thing; give one of them.")
+        raise typer.BadParameter("--lam and --C are alternatives; give only one of them.")
     begin, budget = time.perf_counter(), Budget(max_seconds)
     values = parse_grid(C if C is not None else lam or LAMS)
     strength = StrengthOptions(C=1.0) if C is not None else StrengthOptions(lam=1.0)
@@ -151,9 +151,9 @@ def _describe_path(path: glru.results.LOOCVPath, name: str, strengths: Array) ->
         mark = "  <- best" if value == best else ""
         lines.append((f"{name} = {value:.4g}", f"{shown} {format_interval(low, high)}{mark}"))
     proof = (
-        "no other of these values can be better"
+        "none of the other values can be better"
         if path.certified
-        else "the intervals overlap, so it is open which is best"
+        else "the intervals overlap, so the best value is not known"
     )
     return [*lines, ("best", f"{name} = {best:.6g}: {proof}")]
 
@@ -174,7 +174,7 @@ def _make_remarks(job: inputs.Job, path: glru.results.LOOCVPath, name: str, stre
         found.append(("constant answer", what))
     best = strengths[path.best_index]
     if path.criterion == "error" and constant is not None and worth >= constant and job.problem.loss.probabilities:
-        found.append(("suggestion", "the number of errors cannot tell these values apart; try --criterion log_loss"))
+        found.append(("suggestion", "the number of errors cannot distinguish these values; try --criterion log_loss"))
     elif strengths.size > 1 and best in (strengths.min(), strengths.max()):
         end = "smallest" if best == strengths.min() else "largest"
         found.append(("suggestion", f"the best value is the {end} of the list: try a --{name} beyond it"))

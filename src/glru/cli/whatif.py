@@ -55,7 +55,7 @@ def whatif(
     checkpoint: Checkpoint = None,
     max_seconds: MaxSeconds = None,
 ) -> None:
-    """What is proven about the model that retraining on the changed data would give."""
+    """Show what is proven about the model that retraining on changed data would give."""
     output.check(out, inputs.files_of(inputs.file_of(data), add_rows, query), checkpoint)
     if not (remove_rows or remove_ids or add_rows or remove_columns):
         raise typer.BadParameter("say what changes: --remove-rows, --remove-ids, --add-rows or --remove-columns.")
@@ -332,7 +332,7 @@ def _describe_proof(
         text = f"scores lie at most {outside:.1g} outside their intervals (the training stops at --tol)"
         lines.append(("retrained", text))
     if after.remark is None:
-        lines.append(("proof", "all of it holds for the exactly retrained model"))
+        lines.append(("proof", "all of this holds for the exactly retrained model"))
     return lines
 
 
