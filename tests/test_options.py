@@ -2,9 +2,15 @@
 
 import inspect
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import LeaveOneOut
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import glru
 from glru._options import RULES, OptionError, check_options
@@ -155,3 +161,31 @@ def test_a_misspelt_option_is_told_the_right_one(name):
         TypeError, match=rf"^{name}\(\) got an unexpected keyword argument '{option}_'\. Did you mean '{option}'\?"
     ):
         function(**{f"{option}_": None})
+
+
+def warn_by_solving():
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    glru.solve(glru.Problem(X, X[:, 0] > 0.3, penalty=glru.L2(1e-3)), tol=1e-13, max_iter=1)
+
+
+def warn_by_validating():
+    X = np.arange(12.0).reshape(6, 2)
+    glru.cross_val_score(Ridge(), X, X[:, 0], cv=LeaveOneOut(), scoring="r2")
+
+
+def warn_by_fitting():
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    make_pipeline(StandardScaler(), glru.GLRUClassifier(lam=1e-3, tol=1e-13, max_iter=1)).fit(X, X[:, 0] > 0.3)
+
+
+@pytest.mark.parametrize(
+    ("call", "category"),
+    [(warn_by_solving, ConvergenceWarning), (warn_by_validating, UserWarning), (warn_by_fitting, ConvergenceWarning)],
+)
+def test_warnings_point_outside_the_library(call, category):
+    with pytest.warns(category) as caught:
+        call()
+    places = {Path(one.filename) for one in caught}
+    assert not any(Path(glru.__file__).parent in place.parents for place in places)
+    # The call of a step comes from scikit-learn's pipeline.
+    assert call is warn_by_fitting or places == {Path(__file__)}

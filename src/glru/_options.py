@@ -1,10 +1,12 @@
-"""The rules of all options in one table: what a value must be, and the advice if it is not.
+"""The rules of all options in one table: what a value must be, and the advice if it is not; and warnings.
 
 Public functions, estimators and commands are checked against it before any work. What depends on the data or on the model is checked where that is known.
 """
 
 import math
 import os
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -222,3 +224,14 @@ def check_call(function: Function) -> Function:
         return function(*args, **options)
 
     return call  # type: ignore[return-value]
+
+
+def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line outside this library that made the outermost call into it."""
+    folder = os.path.dirname(__file__) + os.sep
+    frame, depth, level = sys._getframe(), 1, 1
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(folder):
+            level = depth + 1
+        frame, depth = frame.f_back, depth + 1  # type: ignore[assignment]
+    warnings.warn(message, category, stacklevel=level)

@@ -1,7 +1,6 @@
 """Drop-ins for scikit-learn's model selection: the same answers for its linear models, proven, without the trainings."""
 
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from glru._options import warn_caller
 from glru.cascade import Report
 from glru.linalg import move_like
 from glru.model_selection.cross_validation import CrossValResult
@@ -166,10 +166,9 @@ def predict_splits(
     values = predict_held_out(found, method)[order]
     if isinstance(values, np.ma.MaskedArray):
         rows = np.flatnonzero(np.ma.getmaskarray(values).reshape(n_rows, -1).any(axis=1))
-        warnings.warn(
+        warn_caller(
             f"{rows.size} of {n_rows} held-out predictions are not proven, the first that of row {rows[0]}, and masked in "
-            f"the array that is returned: {found.reason}",
-            stacklevel=5,
+            f"the array that is returned: {found.reason}"
         )
     return move_like(values, X)
 
@@ -197,9 +196,8 @@ def _make_result(found: HeldOut) -> CrossValResult:
 def _warn_of_refits(found: HeldOut) -> None:
     """Warn that leave-one-out refitted some steps row by row; with folds, refitting is expected."""
     if found.n_refits and found.leaves_one_out:
-        warnings.warn(
-            f"{found.n_refits} of {len(found.splits)} rows were left out one at a time, not all at once: {found.refit_reason}.",
-            stacklevel=6,
+        warn_caller(
+            f"{found.n_refits} of {len(found.splits)} rows were left out one at a time, not all at once: {found.refit_reason}."
         )
 
 

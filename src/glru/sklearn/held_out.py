@@ -1,6 +1,5 @@
 """Certified held-out scores of an estimator, for any way of splitting the rows."""
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._budget import UNLIMITED
+from glru._options import warn_caller
 from glru.bounds import Bounds, ScoreBounds, concatenate
 from glru.cascade import Report, reporter
 from glru.duality import missing_optimum
@@ -522,8 +522,7 @@ def _compute_moments(matrix: Matrix, weight: Array) -> tuple[Array, Array]:
 def _warn_of_width(widths: Array, width: float) -> None:
     wide = widths[np.isfinite(widths) & (widths > width)]
     if wide.size:
-        warnings.warn(
+        warn_caller(
             f"{wide.size} held-out score(s) are proven only to within {float(wide.max()):.2g}, not {width:.2g}: float64 "
-            "allows no more. The middle of each interval was taken.",
-            stacklevel=4,
+            "allows no more. The middle of each interval was taken."
         )

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from glru._options import warn_caller
 from glru.cascade import Report, reporter
 from glru.linalg import Array
 from glru.losses import Gamma, Loss, Tweedie
@@ -97,10 +98,9 @@ def score_folds(found: HeldOut, X: Any, y: Any, name: str, scorer: Any, error_sc
         if np.isnan(scores).any() or np.all(scores == scores[0]):
             pooled = score.of(np.arange(found.rows.size))
             if not np.all(scores == pooled):
-                warnings.warn(
+                warn_caller(
                     f"{name} is not defined on a single row. Each of the {scores.size} values returned is that of all held-out "
-                    "predictions together.",
-                    stacklevel=6,
+                    "predictions together."
                 )
             scores = np.full(scores.size, pooled)
         seconds = np.full(scores.size, (time.perf_counter() - begin) / scores.size)
@@ -158,7 +158,7 @@ def score_failure(error: Exception, error_score: ErrorScore) -> float:
     """The score of a split whose scorer failed, as in scikit-learn."""
     if error_score == "raise":
         raise error
-    warnings.warn(f"scoring failed, and the score of the split is {error_score}: {error!r}", stacklevel=7)
+    warn_caller(f"scoring failed, and the score of the split is {error_score}: {error!r}")
     return float(error_score)
 
 
@@ -174,10 +174,9 @@ def _warn_of_failures(scores: Array, found: HeldOut) -> Array:
     """Scores as they are, with a warning where a split has none."""
     unknown = np.flatnonzero(np.isnan(scores))
     if unknown.size:
-        warnings.warn(
+        warn_caller(
             f"the score of {unknown.size} split(s) is NaN, the first that of split {unknown[0]}, because predictions it "
-            f"depends on are not proven: {found.reason} glru.cross_val_predict masks them.",
-            stacklevel=7,
+            f"depends on are not proven: {found.reason} glru.cross_val_predict masks them."
         )
     return scores
 

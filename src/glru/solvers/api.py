@@ -1,6 +1,5 @@
 """``solve``: choose a solver, run it, and return a solution whose gap was computed afresh."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
@@ -9,7 +8,7 @@ import numpy as np
 
 from glru import duality
 from glru._budget import UNLIMITED, Budget
-from glru._options import check_call
+from glru._options import check_call, warn_caller
 from glru.duality import missing_optimum
 from glru.linalg import calm_blas
 from glru.losses import Hinge, Logistic, SmoothedHinge, SquaredHinge
@@ -486,9 +485,8 @@ def _warn(solution: Solution, tol: float) -> None:
     reason = missing_optimum(solution.problem) if solution.problem.in_memory else None
     if reason is not None:
         remedy = reason[0].upper() + reason[1:]
-    warnings.warn(
+    warn_caller(
         f"{solution.solver} ended with a relative gap of {solution.relative_gap:.2g} above tol={tol:g} after "
         f"{solution.n_iter} iterations ({solution.status}). {remedy}",
         ConvergenceWarning,
-        stacklevel=4,
     )
