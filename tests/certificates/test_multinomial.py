@@ -96,6 +96,17 @@ def test_slopes_are_off_by_more_than_their_scores():
         assert all(low <= value <= high for value, low, high in zip(exact, lower, upper, strict=True))
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_leave_one_out_without_a_metric():
+    """Columns that are equal and hardly penalised: no family is proven, and intervals are narrowed as far as they go."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=30), np.arange(30) % 3
+    problem = glru.Problem(np.column_stack([x, x]), y, glru.Multinomial(), glru.L2(1e-17), fit_intercept=True)
+    assert not ClassRows(problem, glru.solve(problem).point).usable
+    result = glru.loocv(problem, max_seconds=5.0)
+    assert np.all(result.bounds.lower <= result.bounds.upper)
+
+
 @pytest.mark.parametrize("seed", range(100, 115))
 def test_held_out_intervals_hold_the_retrained_scores(seed):
     problem, rng = problems(seed), np.random.default_rng(seed)

@@ -22,7 +22,7 @@ from glru.losses.multinomial import softmax
 from glru.metric.classes import EXPONENTS, ClassMetric, pair_norms
 from glru.problem import Point, Problem
 from glru.regions.class_sums import ClassSums, ClassValues, loss_gradient, packed, unpacked
-from glru.regions.classes import unbounded_queries, widen_queries
+from glru.regions.classes import unbounded_queries, unknowns_of, widen_queries
 from glru.updates.batch import SLOW, Certified, Decided, tighten
 from glru.updates.carried_rows import removal_factors
 from glru.updates.class_removals import ClassBase, ClassRemovals, Rows, curved, removal_radius, weight_share
@@ -212,13 +212,11 @@ class ClassRows:
 
     def affordable(self, times: float) -> int:
         """Rows whose candidates are expected to cost so many times what the closed form of all rows does, or what that of a small problem does."""
-        n_rows, n_scores, size = self.problem.n_rows, self.problem.n_scores, self.model.size
+        n_rows, n_scores, size = self.problem.n_rows, self.problem.n_scores, unknowns_of(self.problem)
         # Operations, roughly: the Hessian and the forms, the factor; two products in single precision and what is done to every score, four triangular solves.
         closed = 1.5 * n_rows * float(size) ** 2 + float(size) ** 3
         return int(
-            times
-            * max(closed, SMALL_CLOSED_FORM)
-            / (n_rows * n_scores * (self.metric.width + 25.0) + 4.0 * float(size) ** 2)
+            times * max(closed, SMALL_CLOSED_FORM) / (n_rows * (size + 25.0 * n_scores) + 4.0 * float(size) ** 2)
         )
 
     def removals(self, rows: Rows) -> "ClassRemovals":
