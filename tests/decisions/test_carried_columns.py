@@ -170,3 +170,20 @@ def test_a_column_that_moves_scores_far_leaves_a_family_near_its_optimum():
     after = family.without(Steps(family, family.block(blocks, lam, -1.0, family.side.center[columns])), 1)
     assert after is not None and np.abs(after.base.scores - family.base.scores).max() > 0.5
     assert after.base.nu < 1e-8
+
+
+def test_candidates_that_nearly_tie_are_refined_from_what_is_carried():
+    """Columns that are all but the same are told apart by steps of their own, in a metric that the search has changed."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 90))
+    X[:, 7] = X[:, 3] + 1e-9 * rng.normal(size=30)
+    y = np.where(X[:, 0] + rng.normal(size=30) > 0.0, 1, -1)
+    y[:2] = [1, -1]
+    X_val = rng.normal(size=(6, 90))
+    X_val[:, 7] = X_val[:, 3]
+    problem = glru.Problem(X, y, penalty=glru.L2(0.03))
+    options = {"X_val": X_val, "y_val": np.where(X_val[:, 0] > 0.0, 1, -1), "criterion": "log_loss", "forced": True}
+    found = glru.stepwise(problem, max_steps=8, **options)
+    naive = glru.stepwise(problem, max_steps=8, method="naive", tol=1e-12, **options)
+    assert found.certified and any(step.decided_by.get("refine") for step in found.path)
+    assert [step.columns for step in found.path] == [step.columns for step in naive.path]

@@ -83,15 +83,13 @@ class Images:
 class Retrained:
     """Bounds of some rows' scores under a model, the Newton steps it took, and whether rounding allows no narrower ones.
 
-    ``gap``: at least how far the objective of the candidate that gave the last bounds is above its optimum; ``duals`` and
-    ``free``: the last candidate.
+    ``duals`` and ``free``: the last candidate.
     """
 
     lower: Array
     upper: Array
     n_steps: int
     exhausted: bool
-    gap: float
     duals: Array
     free: Array
 
@@ -503,29 +501,28 @@ class RowModels:
             Most steps.
         """
         found = np.full(queries.size, -np.inf), np.full(queries.size, np.inf)
-        before, steps, exhausted, gap = np.inf, 0, False, np.inf
+        before, steps, exhausted = np.inf, 0, False
         for here in self.follow(weights, start, n_steps):
             steps += 1
             if not np.isfinite(here.nu):
                 break
             if not self.local:
-                bounds, gap = self._gap_bounds(here, queries)
-                found = intersect(found, bounds)
+                found = intersect(found, self._gap_bounds(here, queries))
             elif here.is_close:
-                found, gap = intersect(found, here.row_bounds(queries)), here.gap
+                found = intersect(found, here.row_bounds(queries))
             exhausted = here.proven and here.nu <= 8.0 * here.rounding and not here.nu < 0.5 * before
             if decided(*found) or exhausted:
                 break
             before = min(before, here.nu)
-        return Retrained(*found, steps, exhausted, gap, here.duals, here.free)
+        return Retrained(*found, steps, exhausted, here.duals, here.free)
 
-    def _gap_bounds(self, here: "RowEllipsoid", queries: Rows) -> tuple[Bounds, float]:
-        """Bounds of some rows' scores from the duality gap of a model without free coordinates, and that gap."""
+    def _gap_bounds(self, here: "RowEllipsoid", queries: Rows) -> Bounds:
+        """Bounds of some rows' scores from the duality gap of a model without free coordinates."""
         norms, weights = self.side.norms[queries], self.arrays.put(here.weights[:, None])
         projected, there, gap = self.gaps(weights, self.arrays.put(here.duals[:, None]), None)
         errors = self.side.score_errors(projected, here.free[:, None])
         half = ball_radius(gap) * norms + norms * errors[0] + errors[1]
-        return self.widened(to_host(there)[queries, 0], half * (1.0 + FEW)), float(gap[0])
+        return self.widened(to_host(there)[queries, 0], half * (1.0 + FEW))
 
     def follow(
         self, weights: Array, start: tuple[Array, Array, Array], n_steps: int = MOST_STEPS

@@ -30,7 +30,7 @@ Places = NDArray[np.intp]
 Settle = Callable[..., NDArray[np.bool_]]
 """Which of some candidates are still open, ``settle(members)``; with bounds of their scores of shape (n_folds, n_members, n_tests), these are taken in first."""
 
-SCORES_TOGETHER = 80_000
+SCORES_TOGETHER = 100_000
 """Scores of the candidates that are worked on together, about, so that these stay in the cache."""
 
 MOST_STEPS = 12
@@ -529,7 +529,8 @@ class PresentMetric:
         lengths = np.hypot(2.0 * family.lengths[:, members], self.least) * (1.0 + FEW)
         rounding = ((lengths * wrong + FEW * sizes) * (1.0 + FEW) + TINY) / root
         nu, largest = (norms / root + rounding) * (1.0 + FEW), self.largest[:, members]
-        moved = np.abs(here.scores - family.scores).max(axis=2) + here.errors + self.errors
+        moves = here.scores - family.scores
+        moved = np.maximum(moves.max(axis=2), -moves.min(axis=2)) + here.errors + self.errors
         exponents = constant * moved * (1.0 + FEW)
         return nu, largest, local_radius(constant, largest, nu, exponents), rounding, exponents
 
