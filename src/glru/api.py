@@ -784,7 +784,7 @@ def after(
     candidate : {"auto", "carry", "newton"}, default="auto"
         Where the bounds are centred. ``"carry"``: the old optimum, at a cost proportional to the size of the change.
         ``"newton"``: a few exact Newton steps of the changed problem, far tighter. ``"auto"``: both, where a
-        Newton step applies and its system is small enough to solve directly, and then a training for labels that are still open.
+        Newton step applies and its system is small enough to solve directly, and a training where steps end early or labels are still open.
     bound : {"auto", "primal", "dual", "local"}, default="auto"
         ``"primal"`` and ``"dual"``: the paper's Primal-SCB and Dual-SCB. ``"local"``: the self-concordance
         certificate (logistic, multinomial or squared loss, or one with a log link, and an L2 penalty; covers an intercept and ``lam = 0``).

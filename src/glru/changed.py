@@ -47,6 +47,9 @@ PRODUCT_TOL = 1e-13
 LOCAL_ENOUGH = 1e-8
 """The share of the first gradient's norm below which Newton steps under the local certificate end."""
 
+CLOSE_GAP = 1e-6
+"""The share of the carried model's gap from which on Newton steps are not followed by a training."""
+
 MUCH_NARROWER = 1e-3
 """Where an interval has this share of the carried ball's width, regions around the carried model are not asked: they are wider."""
 
@@ -94,6 +97,8 @@ class ChangedModel:
         Most Newton steps and iterations of a training.
     max_seconds : float or None
         Seconds that a question may take.
+    trains : bool
+        Whether a training takes over where Newton steps under the duality gap end early.
     """
 
     solution: Solution
@@ -102,6 +107,7 @@ class ChangedModel:
     bound: BoundName
     max_steps: int | None = None
     max_seconds: float | None = None
+    trains: bool = True
     _progress: Progress = field(default_factory=Progress, init=False)
 
     @cached_property
@@ -331,9 +337,19 @@ class ChangedModel:
             stepped = certify(self.problem, Point(here.coef, here.intercept, feasible_dual(self.problem, dual)))
             return min(self.carried, stepped, key=lambda certificate: certificate.gap)
         start = carried_point(self.solution.problem, self.solution.point, self.change)
-        best, made = best_candidate(self.problem, start, self.carried, self._steps_left)
-        self._progress.n_steps += made
-        return best
+        best = self.carried
+        # A step under absolute values is a training of its own; of wide data, one that costs more than the training of the problem.
+        tall = self.problem.n_rows >= self.problem.n_columns
+        steps_only = self.candidate == "newton" or not self.trains
+        if steps_only or self.problem.penalty.smooth or tall:
+            best, made = best_candidate(self.problem, start, self.carried, self._steps_left)
+            self._progress.n_steps += made
+        if steps_only or self._steps_left == 0 or best.gap <= CLOSE_GAP * self.carried.gap:
+            return best
+        budget = Budget(self.max_seconds)
+        trained = train(self.problem, tol=PRODUCT_TOL, start=best.point, max_iter=self._steps_left, budget=budget)
+        self._progress.n_steps += trained.n_iter
+        return min(best, trained.certificate, key=lambda certificate: certificate.gap)
 
     @property
     def _best(self) -> Certificate:
@@ -401,7 +417,7 @@ class ChangedModel:
 
     @np.errstate(all="ignore")
     def untrained_bounds(self, queries: Matrix) -> ScoreBounds:
-        """Bounds of the retrained scores of some queries around the carried model and after Newton steps; nothing is trained."""
+        """Bounds of the retrained scores of some queries around the carried model and the best candidate: nothing is trained until labels are decided."""
         if self._several:
             return self._class_bounds(queries)
         if self._held and self._local is not None:
@@ -568,8 +584,12 @@ def change_model(
     bound: BoundName = "auto",
     max_steps: int | None = None,
     max_seconds: float | None = None,
+    trains: bool = True,
 ) -> ChangedModel:
-    """What is proven about a trained problem after a change; refuses what does not apply to it. The parameters are those of :func:`glru.after`."""
+    """What is proven of a trained problem after a change; refuses what does not apply to it.
+
+    The parameters are those of :func:`glru.after`, and ``trains`` of :class:`ChangedModel`.
+    """
     if not isinstance(solution, Solution):
         raise TypeError(f"model must be a problem, a solution or an estimator; got {type(solution).__name__}.")
     if not isinstance(change, Change):
@@ -587,7 +607,7 @@ def change_model(
             f"bound='local' needs a self-concordant loss (logistic, multinomial, squared or with a log link) and an L2 penalty; "
             f"got {loss!r} and {penalty!r}. Use 'auto'."
         )
-    found = ChangedModel(solution, change, candidate, bound, max_steps, max_seconds)
+    found = ChangedModel(solution, change, candidate, bound, max_steps, max_seconds, trains)
     if not solution.problem.in_memory:
         if loss.several:
             require_classes(solution.problem)

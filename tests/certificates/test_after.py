@@ -271,3 +271,18 @@ def test_large_sparse_data_is_trained_by_products():
         scores = Q @ theirs.coef + theirs.intercept
         assert np.all(lower <= scores + 1e-7) and np.all(scores - 1e-7 <= upper)
         assert isinstance(out.part.regions[0].metric, DiagonalMetric)
+
+
+def test_a_training_takes_over_where_newton_steps_cycle_between_kinks():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(40, 150))
+    y = X[:, :5].sum(axis=1) + 0.5 * random.normal(size=40)
+    solution = glru.solve(glru.Problem(X, y, glru.Huber(0.01), glru.L2(0.03)), tol=1e-10)
+    change = glru.AddRows(1.1 * X[:1], y[:1])
+    out = glru.after(solution, change)
+    lower, upper = out.score_bounds(X)
+    exact = X @ glru.solve(change.apply(solution.problem), tol=1e-13).coef
+    assert np.all(upper - lower < 1e-3)
+    assert np.all(lower <= exact + 1e-6) and np.all(upper >= exact - 1e-6)
+    stepped = glru.after(solution, change, candidate="newton").score_bounds(X)
+    assert np.max(stepped.upper - stepped.lower) > 1.0

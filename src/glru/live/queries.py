@@ -193,7 +193,7 @@ class Proofs:
     @cached_property
     def after(self) -> ChangedModel:
         """What is proven after the pending changes without training."""
-        return change_model(self.solution, self.change)
+        return change_model(self.solution, self.change, trains=False)
 
     @cached_property
     def problem(self) -> Problem:
