@@ -445,16 +445,21 @@ def _balanced_accuracy(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:
 
 
 def _macro_f1(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:
-    """The mean over the classes of ``2 TP / (2 TP + FP + FN)``; a class without rows and labels counts as 0, as in scikit-learn."""
+    """The mean over the classes of ``2 TP / (2 TP + FP + FN)``; a class that has neither rows nor labels does not count, as in scikit-learn."""
     least, most = bounds.confusion(y)
     low, high = [], []
-    for k in range(len(least)):
+    for k in np.unique(y):
         others = np.arange(len(least)) != k
         total = np.count_nonzero(y == k)
         right, wrong = least[k, k], most[others, k].sum()
         low.append(2.0 * right / (right + total + wrong) if right else 0.0)
         right, wrong = most[k, k], least[others, k].sum()
         high.append(2.0 * right / (right + total + wrong) if right else 0.0)
+    # Classes without rows count as 0 where a row has their label.
+    absent = ~np.isin(np.arange(len(least)), y)
+    low, high = (
+        ends + [0.0] * np.count_nonzero(absent & found.any(axis=0)) for ends, found in ((low, most), (high, least))
+    )
     return _outward_mean(low, high)
 
 

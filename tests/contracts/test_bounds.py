@@ -101,6 +101,24 @@ def test_every_score_of_several_classes_between_the_ends_agrees(ends, places):
     assert not np.any(wrong & (bounds.verdicts(places) == 1)) and not np.any(~wrong & (bounds.verdicts(places) == -1))
 
 
+def test_macro_f1_of_rows_without_some_classes():
+    """As in scikit-learn, a class that has neither rows nor labels does not count; where it may have a label, both answers are held."""
+    y, loss = np.array([0, 0, 1]), glru.Multinomial()
+    scores = np.array([[2.0, 1.0, 0.0], [0.0, 1.0, 0.5], [0.0, 1.0, 0.5]])
+    wide = scores + np.array([0.0, 0.0, 1.0])
+    open_row = ScoreBounds(np.vstack([scores[:2], scores[2:]]), np.vstack([scores[:2], wide[2:]]))
+    for bounds, labels in [
+        (ScoreBounds(scores, scores), [0, 1, 1]),
+        (ScoreBounds(wide, wide), [0, 2, 2]),
+        (open_row, [0, 1, 1]),
+        (open_row, [0, 1, 2]),
+    ]:
+        low, high = bounds.metric("macro_f1", loss, y)
+        assert low <= metrics.f1_score(y, labels, average="macro") <= high
+    low, high = ScoreBounds(scores, scores).metric("macro_f1", loss, y)
+    assert high - low < 1e-14
+
+
 @np.errstate(over="ignore")
 def test_lower_ends_of_metrics_that_overflow_are_numbers():
     """A mean square above the largest number is not proven to be infinite, and R2 has an upper end then."""
