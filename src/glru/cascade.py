@@ -811,7 +811,7 @@ class Cascade:
     def wide_newton(self, rows: Rows) -> Bounds:
         """Newton candidates in the dimension of the rows."""
         self.wide.n_together = self._n_batched
-        if self.width is None and self.aim is None and self.wide.has_balls:
+        if self.only_labels and self.wide.has_balls:
             return self.wide.ball_bounds(rows, self.enough)
         return self.wide.quick_bounds(rows)
 
@@ -901,7 +901,12 @@ class Cascade:
     @cached_property
     def _trains_by_products(self) -> bool:
         """Whether one row's model is trained and its label proven by products with X, which are cheaper than a factor."""
-        return self.refits is None and self.width is None and self.bound == "auto" and has_products(self.problem)
+        return self.only_labels and self.refits is None and self.bound == "auto" and has_products(self.problem)
+
+    @property
+    def only_labels(self) -> bool:
+        """Whether labels are asked for, and no narrow intervals later: these need leverages, which then decide labels, too."""
+        return self.width is None and self.aim is None
 
     def _candidate(self, row: int) -> Point | None:
         """Where steps of many rows at once have ended for one that they left open."""
@@ -1199,6 +1204,8 @@ def _has_ascent(cascade: Cascade) -> bool:
     if not has_wide_rows(problem):
         # Of dense data a pass costs about as much as an iteration of the interior-point training, which needs fewer.
         return isinstance(problem.loss, Hinge) and not problem.matrix.stores_zeros
+    if not cascade.only_labels:
+        return False
     n_known = problem.n_rows if "wide" in cascade.__dict__ else cascade.n_open
     return ascent_cost(problem, cascade.n_open) < leverage_cost(problem, n_known)
 
