@@ -60,7 +60,7 @@ from glru.updates.centred_rows import centred_bounds, has_centred
 from glru.updates.chord_folds import ChordFolds, FoldRows, has_chords, step_radii
 from glru.updates.class_blocks import ClassBlocks
 from glru.updates.class_rows import ClassCandidates, ClassRows, SingleRows
-from glru.updates.class_space import class_space, has_class_space
+from glru.updates.class_space import RowTrainer, class_space, has_class_space
 from glru.updates.columns import (
     FoldColumns,
     FoldData,
@@ -145,6 +145,7 @@ __all__ = [
     "RowModels",
     "RowRemovals",
     "RowSide",
+    "RowTrainer",
     "ScoreBounds",
     "Screened",
     "SecondMoments",

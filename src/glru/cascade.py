@@ -43,7 +43,7 @@ from glru.updates.carried_rows import (
 from glru.updates.centred_rows import centred_bounds, has_centred
 from glru.updates.class_blocks import ClassBlocks
 from glru.updates.class_rows import ClassRows
-from glru.updates.class_space import ClassSpace, class_space, has_class_space
+from glru.updates.class_space import ClassSpace, RowTrainer, class_space, has_class_space
 from glru.updates.kink_rows import KinkRows, has_kinks
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows, has_piece_rows
 from glru.updates.refits import Refits
@@ -766,10 +766,18 @@ class Cascade:
         row = int(rows[0])
         problem, point = self._class_without(row)
         decided = partial(self.finished, row)
+        if self._row_trainer is not None:
+            point = self._row_trainer.without(row, problem) or point
         # Without a Hessian no step has told which class leads.
         reference = self.reference[rows] if has_classes(problem) else None
         found, _, _ = class_training(problem, point, problem.matrix[rows], reference, decided, self.budget)
         return found
+
+    @cached_property
+    def _row_trainer(self) -> RowTrainer | None:
+        """Trains models without one row from that of all rows, where a Hessian of all classes is too large."""
+        problem, plain = self.problem, self.refits is None and not has_classes(self.class_problem)
+        return RowTrainer(self.solution) if plain and problem.arrays.stable and has_class_ball(problem) else None
 
     @cached_property
     def accurate_solution(self) -> Solution:

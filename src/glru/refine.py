@@ -545,21 +545,24 @@ def class_training(
 ) -> tuple[Bounds, Rows, Point]:
     """Bounds from the trained model, the references, which are its labels if none are given, and the model.
 
-    The ball of the training's own gap is asked first; where that decides too little and the Hessian is small enough to form, :func:`class_bounds`.
+    The ball of the training's own gap is asked first, and before that one of a start with a dual point, which was trained elsewhere; where these decide too little and
+    the Hessian is small enough to form, :func:`class_bounds`.
     """
     found = unbounded_queries(queries.shape[0], problem.n_scores)
     leaders: Rows = np.zeros(queries.shape[0], dtype=np.intp) if reference is None else reference
     formed, has_ball = has_classes(problem), has_class_ball(problem)
     once = (BALL_TOL if has_ball else CLASS_TRAINED,)
-    for tol in once if formed else (TRAINED_FIRST, *PRODUCT_TOLS):
-        best = train(problem, tol=tol, start=point, budget=budget)
-        point = best.point
+    first = TRAINED_FIRST if point.dual is None or not has_ball else None
+    for tol in once if formed else (first, *PRODUCT_TOLS):
+        best = None if tol is None else train(problem, tol=tol, start=point, budget=budget)
+        point = point if best is None else best.point
         if reference is None:
             # Bounds of differences from one class say nothing of those from another.
-            leaders = (queries @ best.coef.T + best.intercept).argmax(axis=1)
+            leaders = (queries @ point.coef.T + point.intercept).argmax(axis=1)
             found = unbounded_queries(queries.shape[0], problem.n_scores)
         if has_ball:
-            found = intersect(found, ClassBall(best.certificate).queries(queries, leaders))
+            ball = ClassBall(certify(problem, point) if best is None else best.certificate)
+            found = intersect(found, ball.queries(queries, leaders))
         if decided(*found) or budget.spent:
             return found, leaders, point
     if formed:

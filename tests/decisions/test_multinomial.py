@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 import glru
 from tests.certificates.class_truth import retrained_without
+from tests.core import RowTrainer, certify, train
 
 TIGHT = {"tol": 1e-10, "max_iter": 10_000}
 
@@ -216,3 +217,31 @@ def test_wide_data_in_any_units_is_trained_in_the_space_of_its_rows(fit_intercep
 def test_wide_data_of_zeros_is_trained():
     problem = glru.Problem(np.zeros((9, 800)), np.arange(9) % 3, glru.Multinomial(), glru.L2(1.0), fit_intercept=True)
     assert np.all(glru.solve(problem, solver="newton-cg").coef == 0.0)
+
+
+@pytest.mark.parametrize("shape", ["wide sparse", "wide dense", "tall sparse", "tall dense"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_problems_too_large_for_a_hessian_are_trained_near_the_model_of_all_rows(monkeypatch, shape, fit_intercept):
+    rng = np.random.default_rng(len(shape) + fit_intercept)
+    n_rows, n_columns = (40, 90) if shape.startswith("wide") else (70, 30)
+    X = rng.normal(size=(n_rows, n_columns)) * (rng.random((n_rows, n_columns)) < 0.3)
+    y = (X @ rng.normal(size=(n_columns, 4)) + 2.0 * rng.gumbel(size=(n_rows, 4))).argmax(axis=1)
+    y[:8] = np.tile(np.arange(4), 2)
+    strengths = glru.L2(10.0 ** rng.uniform(-1, 1, n_columns))
+    data = X if shape.endswith("dense") else sp.csr_array(X)
+    problem = glru.Problem(data, y, glru.Multinomial(), strengths, fit_intercept, scaling="sum")
+    # As if no system of more than ten unknowns could be formed.
+    monkeypatch.setattr(type(problem.matrix), "largest", 10)
+    solution = glru.solve(problem)
+    trainer = RowTrainer(solution)
+    assert (trainer.space is not None) == shape.startswith("wide")
+    found, naive = glru.loocv(solution, width="labels"), glru.loocv(solution, method="naive", tol=1e-10)
+    assert found.decided.all()
+    assert np.array_equal(found.labels, naive.labels)
+    for row in (0, 7, 21):
+        _, scores, _ = retrained_without(problem, row)
+        assert np.all(found.bounds.lower[row] <= scores)
+        assert np.all(scores <= found.bounds.upper[row])
+        alone = problem.without(np.array([row]))
+        near = trainer.without(row, alone)
+        assert certify(alone, near).gap <= 2e-6 * train(alone, tol=1e-9).primal_value

@@ -72,6 +72,23 @@ def class_newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
     return _run(problem, start, stop, _Products(problem))
 
 
+def class_newton_nearby(problem: Problem, start: Point, stop: Stop, solve: Callable[[Array], Array]) -> Run:
+    """Newton steps by conjugate gradients from a model so near the optimum that one step may do.
+
+    ``solve``: what stands in front of the system, made for another problem much like this one.
+    """
+    return _run(problem, start, stop, _Products(problem, solve))
+
+
+def shared_blocks(problem: Problem, point: Point) -> Callable[[Array], Array]:
+    """What stands in front of the systems of many problems much like this one: one block for all classes, of their mean curvatures, or the diagonal where that is too large."""
+    likely = softmax(problem.scores(point.coef, point.intercept))
+    if problem.n_columns > BLOCK_COLUMNS or not problem.matrix.stores_zeros:
+        return _Products(problem).blocks(likely)
+    factor = robust_cholesky(problem.hessian(problem.weights * (likely * (1.0 - likely)).mean(axis=1)))
+    return lambda vector: cholesky_solve(factor, np.asfortranarray(vector.T)).T
+
+
 def class_newton_in_passes(problem: Problem, start: Point, stop: Stop) -> Run:
     """Newton steps over rows in blocks: a pass sums value, gradient and Hessian at a model, and the local certificate there proves its gap."""
     strengths, fit_intercept = strengths_of(problem), problem.fit_intercept
@@ -135,7 +152,7 @@ class _Direct:
     """Newton directions from a Cholesky factor."""
 
     def __init__(self, problem: Problem) -> None:
-        self.problem, self.n_products = problem, 0
+        self.problem, self.n_products, self.is_shared = problem, 0, False
 
     def direction(self, likely: Array, gradient: Array, accuracy: float) -> Array:
         hessian, _ = class_hessian(self.problem, likely)
@@ -147,19 +164,20 @@ class _Direct:
 class _Products:
     """Newton directions by conjugate gradients in front of the diagonal blocks, or of the diagonal."""
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem, self.n_products, self.last = problem, 0, np.inf
+    def __init__(self, problem: Problem, solve: Callable[[Array], Array] | None = None) -> None:
+        self.problem, self.n_products, self.last, self.is_shared = problem, 0, np.inf, solve is not None
         self.strengths = strengths_of(problem)
-        self.solve: Callable[[Array], Array] | None = None
+        self.solve = solve
 
     def direction(self, likely: Array, gradient: Array, accuracy: float) -> Array:
-        if self.solve is None or self.last > STALE:
-            self.solve = self._blocks(likely)
+        if self.solve is None or (self.last > STALE and not self.is_shared):
+            self.solve = self.blocks(likely)
         found, before = self._conjugate_gradients(likely, gradient, accuracy), self.n_products
         self.last = self.n_products - before
         return found
 
-    def _blocks(self, likely: Array) -> Callable[[Array], Array]:
+    def blocks(self, likely: Array) -> Callable[[Array], Array]:
+        """The inverses of the diagonal blocks at some probabilities, or of the diagonal."""
         problem, strengths = self.problem, self.strengths
         curvatures = problem.weights[:, None] * likely * (1.0 - likely)
         width = problem.n_columns
@@ -239,7 +257,8 @@ def _run(problem: Problem, start: Point, stop: Stop, solver: "_Direct | _Product
         state = None
         # The gap after a full step is about the square of its decrement.
         promising = max(stop.target(value), PROMISING * np.sqrt(stop.tol) * value)
-        if stop.until is not None or decrement <= promising or n_iter >= stop.max_iter:
+        near = n_iter == 1 and solver.is_shared
+        if stop.until is not None or decrement <= promising or near or n_iter >= stop.max_iter:
             state = _state(problem, n_iter, value, model, scores, dual, slopes, stop)
             status = stop.check(state)
             if status is not None:
