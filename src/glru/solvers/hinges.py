@@ -41,6 +41,9 @@ from glru.solvers.prox_newton import prox_newton
 TO_BOUNDARY = 0.995
 """The share of the way to the nearest end of the box that a step may go."""
 
+MOST_FAILURES = 10
+"""Most proximal-point steps in a row without progress."""
+
 SHORT_STEP = 1e-8
 """Two steps in a row shorter than this end the run: rounding rules the direction."""
 
@@ -141,21 +144,33 @@ def proximal_point(problem: Problem, start: Point, stop: Stop) -> Run:
     any width converges, a narrow one in fewer steps.
     """
     inner = newton if problem.penalty.smooth else prox_newton
-    point = start
-    slopes, width = np.full(problem.n_rows, 0.5), 1.0
+    point, n_rows, warm = start, problem.n_rows, start.dual is not None
+    slopes, width = np.full(n_rows, 0.5), 1.0
     if start.dual is not None:
         slopes, width = np.clip(problem.y * start.dual, 0.0, 1.0), 0.1
     elif start.coef.any():
         slopes = np.abs(problem.loss.gradient(problem.y, problem.scores(start.coef, start.intercept)))
     state = best = state_at(problem, 0, point.coef, point.intercept, problem.y * slopes)
     n_iter = failures = 0
-    accuracy = 1e-2
+    accuracy, before = 1e-2, best.gap
     while True:
         status = stop.check(state)
         if status is not None:
             return end(state if status != "max_iter" else best, status, n_iter)
-        if failures > 10:
+        if failures > MOST_FAILURES and not warm:
             return end(best, "stalled", n_iter)
+        if failures > MOST_FAILURES:
+            # A start next to the optimum, its dual variables at the wrong ends, can be worse than none.
+            point, slopes, width, accuracy, failures, warm = (
+                zero_point(problem),
+                np.full(n_rows, 0.5),
+                1.0,
+                1e-2,
+                0,
+                False,
+            )
+            state = state_at(problem, n_iter, point.coef, point.intercept, problem.y * slopes)
+            before = state.gap
         smooth = problem.derive(loss=ProximalHinge(width, slopes))
         target = accuracy * min(1.0, relative(state.gap, state.primal_value))
         run = inner(smooth, point, Stop(max(target, 1e-15), None, 50))
@@ -163,11 +178,12 @@ def proximal_point(problem: Problem, start: Point, stop: Stop) -> Run:
         ahead = np.clip(problem.y * solution.dual, 0.0, 1.0)
         n_iter += 1
         state = state_at(problem, n_iter, solution.coef, solution.intercept, problem.y * ahead)
-        if run.status == "converged" or state.gap < 0.5 * best.gap:
+        if run.status == "converged" or state.gap < 0.5 * before:
             point, slopes = solution.point, ahead
             width = max(0.3 * width, 1e-6) if run.n_iter <= 15 else width
-            accuracy = accuracy if state.gap < 0.5 * best.gap else 0.1 * accuracy
-            failures = 0 if state.gap < best.gap else failures + 1
+            accuracy = accuracy if state.gap < 0.5 * before else 0.1 * accuracy
+            failures = 0 if state.gap < before else failures + 1
         else:
             width, failures = 4.0 * width, failures + 1
+        before = min(before, state.gap)
         best = state if state.gap <= best.gap else best
