@@ -6,7 +6,7 @@ from sklearn.svm import LinearSVC
 
 import glru
 from glru.verify.retraining import retrain
-from tests.core import KinkRows, Proposals, has_kinks, removal_factors
+from tests.core import KinkRows, Proposals, has_kinks, kink_rows, removal_factors
 
 LOSSES = [glru.Hinge(), glru.SquaredHinge(), glru.SmoothedHinge(0.01), glru.Huber(1.0), glru.Huber(0.01)]
 
@@ -107,6 +107,18 @@ def test_a_model_without_rows_on_curved_pieces_is_found():
     lower, upper = family.bounds(np.arange(20), never)
     assert inside(lower, scores_without_each_row(asked), upper)
     assert np.mean(upper - lower < 1e-8) > 0.9
+
+
+def test_rows_that_are_repeated_are_stepped_under_a_smoothed_loss(monkeypatch):
+    """More rows are at the kink than there are columns: paths do not begin."""
+    asked = problem(30, 2, repeated=True, seed=2, lam=0.05)
+    exact, rows, factor = scores_without_each_row(asked), np.arange(30), float(removal_factors(asked)[0])
+    solution = glru.solve(asked, tol=1e-10)
+    lower, upper = KinkRows(solution, factor).bounds(rows, never)
+    assert inside(lower, exact, upper)
+    monkeypatch.setattr(kink_rows, "MOST_ROWS", 0)
+    fewer = KinkRows(solution, factor).bounds(rows, never)
+    assert np.isfinite(upper).sum() > np.isfinite(fewer[1]).sum()
 
 
 def test_rows_that_are_repeated_are_left_to_training():

@@ -15,15 +15,16 @@ an intercept the interval of :math:`b^*` that follows from the ball: with :math:
 :math:`x_k^\top \hat w + \hat b + \delta - r \kappa_k` sum up to more than 0, for any :math:`c`.
 """
 
+from functools import cached_property
 from typing import NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.bounds import Bounds, unbounded, widen
+from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.certificate import ball_radius
 from glru.linalg import FEW, HOST, TINY, UNIT, Array, gamma
-from glru.losses import Hinge
+from glru.losses import Hinge, Loss, SmoothedHinge
 from glru.metric.rows import NewtonSystem, RowMetric, RowSide
 from glru.problem import Point, Problem
 from glru.solution import Solution
@@ -63,6 +64,9 @@ MOST_STEPS, LINE_SEARCH_STEPS = 40, 40
 
 NEGLIGIBLE_MOVE = 1e-8
 """A step that moves no score by more than this, as a share of scores and targets, is the last one."""
+
+SMOOTHING = 1e-9
+"""Width of the curved piece that a hinge loss is given, for candidates alone."""
 
 LARGEST_CORRECTION = 256
 """A model in which more rows than this have changed pieces is left to training."""
@@ -185,8 +189,9 @@ class PieceSteps:
     For rows that leave the curved piece, :math:`E = -D`, the line of that system is :math:`-D^{-1} P`, which is known without cancellation.
     """
 
-    def __init__(self, solution: Solution, factor: float) -> None:
+    def __init__(self, solution: Solution, factor: float, loss: Loss | None = None) -> None:
         problem = self.problem = solution.problem
+        self.loss = problem.loss if loss is None else loss
         self.weights, self.side = factor * problem.weights, RowSide(problem)
         center, self._target_size = self.side.center, float(np.abs(problem.y).max(initial=0.0))
         self._shift = None if center is None else problem.matrix @ (self.side.inverse * center)
@@ -225,14 +230,14 @@ class PieceSteps:
 
     def _expand(self, duals: Array, scores: Array, weights: Array) -> tuple[Array, Array, Mask]:
         """Forces, weighted curvatures, and the models that have none, where an intercept needs one: their row that is nearest to its curved piece is taken to be there."""
-        problem, y = self.problem, self.problem.y[:, None]
-        _, slopes, curvatures = problem.loss.expand(y, scores)
+        y = self.problem.y[:, None]
+        _, slopes, curvatures = self.loss.expand(y, scores)
         forces, curvatures = weights * slopes + duals, weights * curvatures
         flat = np.logical_not(curvatures.any(axis=0)) & (self.side.n_free > 0)
         if flat.any():
-            depths = np.where(weights[:, flat] > 0.0, problem.loss.piece_depth(y, scores[:, flat]), -np.inf)
+            depths = np.where(weights[:, flat] > 0.0, self.loss.piece_depth(y, scores[:, flat]), -np.inf)
             nearest, members = depths.argmax(axis=0), np.flatnonzero(flat)
-            curvatures[nearest, members] = problem.loss.smoothness * weights[nearest, members]
+            curvatures[nearest, members] = self.loss.smoothness * weights[nearest, members]
         return forces, curvatures, flat
 
     def _is_small(self, moves: Array, scores: Array) -> Mask:
@@ -266,7 +271,7 @@ class PieceSteps:
                     here = members[leave]
                     curved[:, here] = now[:, leave]
                     # On flat pieces the dual variables are at their ends, exactly.
-                    ends = -self.problem.loss.gradient(self.problem.y[:, None], scores[:, leave])
+                    ends = -self.loss.gradient(self.problem.y[:, None], scores[:, leave])
                     dual[:, here] = np.where(now[:, leave], inverse * b[:, leave], ends)
                     intercepts[here] = self._intercepts(b[:, leave], beta[:, leave])
                     stay = ~leave
@@ -329,7 +334,7 @@ class PieceSteps:
 
     def _lengths(self, duals: Array, scores: Array, weights: Array, steps: Array, change: Array, moves: Array) -> Array:
         """How far to go along steps: all the way, or to where the objective is lowest; 0 where that is not a number."""
-        side, loss, y = self.side, self.problem.loss, self.problem.y[:, None]
+        side, loss, y = self.side, self.loss, self.problem.y[:, None]
         penalised = moves - side.border @ change if side.n_free else moves
         start, growth = np.einsum("ij,ij->j", duals, penalised), np.einsum("ij,ij->j", steps, penalised)
         weighted = weights * moves
@@ -370,6 +375,9 @@ class KinkRows:
     def __init__(self, solution: Solution, factor: float) -> None:
         self.problem, self.weights = solution.problem, factor * solution.problem.weights
         self.candidates: dict[int, Point] = {}
+        self._solution, self._factor = solution, factor
+        self._known = unbounded(self.problem.n_rows)
+        self._asked = np.zeros(self.problem.n_rows, dtype=bool)
         self.finder = (HingePaths if isinstance(solution.problem.loss, Hinge) else PieceSteps)(solution, factor)
 
     @property
@@ -377,27 +385,43 @@ class KinkRows:
         """Whether the model of all rows was found."""
         return self.finder.found
 
+    @cached_property
+    def _smoothed(self) -> PieceSteps | None:
+        """Steps of a hinge loss that is smoothed a little, for rows whose paths do not end: where rows are repeated, more of them are at the kink than there are columns."""
+        if not isinstance(self.problem.loss, Hinge) or self.problem.n_rows > MOST_ROWS:
+            return None
+        found = PieceSteps(self._solution, self._factor, SmoothedHinge(SMOOTHING))
+        return found if found.found else None
+
     def bounds(self, rows: Rows, decided: Decided) -> Bounds:
         """Bounds of the removed rows' scores, infinite where nothing is found or proven; of rows that stay open the candidates are kept."""
-        lower, upper = unbounded(rows.size)
+        lower, upper = self._known
         size = max(1, ENTRIES_TOGETHER // max(self.problem.matrix.shape))
-        for first in range(0, rows.size if self.finder.is_cheap else 0, size):
-            here = slice(first, first + size)
+        new = rows[~self._asked[rows]]
+        for first in range(0, new.size, size):
+            here = new[first : first + size]
             if decided(lower[here], upper[here]).all():
                 break  # the time is up
-            proposals = self.finder.propose(rows[here])
-            places = np.flatnonzero(np.isfinite(proposals.dual).all(axis=0) & np.isfinite(proposals.intercepts))
-            if not places.size:
-                continue
-            dual, curved, intercepts = proposals
-            proposals = Proposals(dual[:, places], curved[:, places], intercepts[places])
-            found, points = self._certified(rows[here][places], proposals)
-            lower[first + places], upper[first + places] = found
-            for k in np.flatnonzero(~decided(*found)):
-                self.candidates[int(rows[first + places[k]])] = Point(
-                    points[0][:, k], float(intercepts[places[k]]), points[1][:, k]
-                )
-        return lower, upper
+            self._asked[here] = True
+            if self.finder.is_cheap:
+                self._prove(here, self.finder.propose(here), decided)
+            left = here[np.isinf(upper[here] - lower[here])]
+            if left.size and self._smoothed is not None:
+                self._prove(left, self._smoothed.propose(left), decided)
+        return lower[rows], upper[rows]
+
+    def _prove(self, rows: Rows, proposals: Proposals, decided: Decided) -> None:
+        """Take in what the gaps of candidates prove."""
+        dual, curved, intercepts = proposals
+        places = np.flatnonzero(np.isfinite(dual).all(axis=0) & np.isfinite(intercepts))
+        if not places.size:
+            return
+        rows, intercepts = rows[places], intercepts[places]
+        found, (coefs, dual) = self._certified(rows, Proposals(dual[:, places], curved[:, places], intercepts))
+        lower, upper = self._known
+        lower[rows], upper[rows] = intersect((lower[rows], upper[rows]), found)
+        for k in np.flatnonzero(~decided(lower[rows], upper[rows])):
+            self.candidates[int(rows[k])] = Point(coefs[:, k], float(intercepts[k]), dual[:, k])
 
     def _certified(self, rows: Rows, proposals: Proposals) -> tuple[Bounds, tuple[Array, Array]]:
         """Bounds from the duality gaps of candidates; their coefficients and dual variables."""
