@@ -1,6 +1,8 @@
 """Leave-one-out of hostile problems where leaving out a row changes strengths, filled values and class weights as well."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,7 +48,9 @@ def hostile_refits(random: np.random.Generator, problem: glru.Problem, size: flo
         changes["class_factors"] = 1.0 + size * random.uniform(-1.0, 1.0, (problem.n_rows, n_groups))
     if not changes.keys() & {"strengths", "fills", "class_factors"}:
         changes["strengths"] = 1.0 + size * random.uniform(-1.0, 1.0, shape)
-    return Refits(**changes)
+    described = Refits(**changes)
+    # Where a penalty has no squares, rows that no support is proven of are fitted again.
+    return replace(described, refit=partial(described.described, problem))
 
 
 def refitted(random: np.random.Generator) -> Iterator[Answer]:
