@@ -327,13 +327,27 @@ class Deletions:
         places = self._place[members]
         stored = places >= 0
         closed = self.family is not None and self.codes is None
-        if closed and not stored.any():
-            return self._closed_moves(members)
         found = np.zeros((places.size, self.reference.size))
         found[stored] = self._store[places[stored]]
         if closed:
             rest = np.flatnonzero(~stored)
             found[rest] = self._closed_moves(np.arange(self.n_deletions)[members][rest])
+        return found
+
+    def moves_along(self, members: Rows | slice, axes: Array) -> Array:
+        """The inner products of the candidates' moves with some vectors in the coordinates of the metric, one per column of ``axes``."""
+        if self.family is None or self.codes is not None or (self._place[members] >= 0).any():
+            return self.directions(members) @ axes
+        problem, base = self.problem, self.family.base
+        removals = self.family.removals(np.arange(problem.n_rows)).take(members)
+        # With R V = I the rows are x = (x V) R, so that a product with V axes errs by no more than one with V and one with the axes do: gamma |x| |V|
+        # is at most the solve error times |x V|. So this is within the four solve errors of directions.
+        found: Array = model_scores(problem.matrix[members], base.metric.inverse @ axes, problem.fit_intercept)
+        found *= removals.multipliers[:, None]
+        found += (base.metric.factor @ base.step) @ axes
+        if base.factors[0] < base.factors[1]:
+            extra = removals.factors - base.middle_factor
+            found += extra[:, None] * ((base.metric.factor @ base.loss_step) @ axes)
         return found
 
     def own_moves(self) -> Array:

@@ -521,16 +521,17 @@ class Influence(HeldOutScores):
             scaled = deletions.reference.metric.inverse * -np.where(known, middle, 0.0)[:, None]
             axes = np.where(known, deletions.reference.axis_norms * middle * (1.0 + share), np.inf)
             slack = (self._slack + FEW * deletions.lengths) * (1.0 + FEW) + TINY
+            shares = np.where(known, share, 0.0)
             for here in deletions.chunks(size):
                 members = here if chosen is None else chosen[here]
-                changes = deletions.directions(members) @ scaled.T
-                half = np.abs(changes)
-                half *= np.where(known, share, 0.0)
-                half += slack[members, None] * axes
+                changes = deletions.moves_along(members, scaled.T)
+                half = np.abs(changes, out=upper[here])
+                half *= shares
+                half += np.multiply(slack[members, None], axes, out=lower[here])
                 np.subtract(changes, half, out=lower[here])
-                np.add(changes, half, out=upper[here])
-                # What overflows proves nothing.
-                if np.isnan(lower[here].sum() + upper[here].sum()):
+                half += changes
+                # What overflows proves nothing; the slack and the axes are above 0, so that nothing else is not a number.
+                if not np.isfinite(changes.sum()):
                     lower[here][np.isnan(lower[here])] = -np.inf
                     upper[here][np.isnan(upper[here])] = np.inf
         return lower, upper
@@ -630,7 +631,7 @@ class Influence(HeldOutScores):
         reference, deletions = self._deletions.reference, self._deletions
         moves = np.empty(self.n_rows)
         for here in deletions.chunks(self.n_rows):
-            moves[here] = deletions.directions(here) @ reference.metric.inverse[place]
+            moves[here] = deletions.moves_along(here, reference.metric.inverse[place][:, None])[:, 0]
         norms = self._axis_norms[0][place : place + 1], self._axis_norms[1][place : place + 1]
         return absolute(self._in_units(around(moves, self._slack * reference.axis_norms[place]), norms))
 

@@ -144,7 +144,7 @@ class ColumnMetric(Metric):
         if X.is_thin:
             return self._sparse_norms(X)
         norms = np.empty(X.shape[0])
-        height = max(64, 16 * CHUNK_BYTES // (8 * max(self.factor.shape[0], 1)))
+        height = max(64, CHUNK_BYTES // (8 * max(self.factor.shape[0], 1)))
         for start in range(0, X.shape[0], height):
             block = X[start : start + height].dense()
             # The product with the inverse factor errs as little as a triangular solve here, and is far quicker.
