@@ -23,7 +23,7 @@ from glru.linalg.factor import solve_shifted
 from glru.losses import Loss, ProximalHinge
 from glru.metric import columns as metrics
 from glru.metric.classes import ClassMetric
-from glru.metric.columns import DiagonalMetric, column_metric
+from glru.metric.columns import DiagonalMetric, OrthogonalMetric, column_metric
 from glru.metric.rows import RowMetric, RowSide, uses_rows
 from glru.model_selection import checkpoint
 from glru.model_selection.loocv import leave_one_out
@@ -51,10 +51,10 @@ from glru.solution import Solution
 from glru.solvers import api as solvers
 from glru.solvers import train
 from glru.solvers.newton import Stop, newton, sample_of, step_length
-from glru.sums import Floor, dual_gap, expand, whole_gradient
+from glru.sums import Floor, dual_gap, expand, score_errors_of_rows, whole_gradient
 from glru.updates import carried_point, kink_rows, local_rows, newton_candidate, row_models, wide_rows
 from glru.updates.ascent_rows import AscentRows, has_ascent
-from glru.updates.carried_rows import carried_bounds, carried_of, has_carried, removal_factors
+from glru.updates.carried_rows import carried_bounds, carried_of, has_carried, removal_factors, sum_error
 from glru.updates.carry import carry
 from glru.updates.centred_rows import centred_bounds, has_centred
 from glru.updates.chord_folds import ChordFolds, FoldRows, has_chords, step_radii
@@ -132,6 +132,7 @@ __all__ = [
     "Model",
     "Move",
     "MoveList",
+    "OrthogonalMetric",
     "Penalty",
     "Pending",
     "Point",
@@ -256,12 +257,14 @@ __all__ = [
     "sample_of",
     "score_bounds",
     "score_errors",
+    "score_errors_of_rows",
     "second_order_bounds",
     "solve_shifted",
     "solvers",
     "split_rows",
     "step_length",
     "step_radii",
+    "sum_error",
     "summary",
     "summed",
     "support_of",

@@ -22,7 +22,30 @@ def some_problem(random: np.random.Generator) -> glru.Problem:
     kind = random.random()
     if kind < 0.2:
         return problem_with_far_rows(random)
+    if kind < 0.35:
+        return nearly_dependent_problem(random)
     return hostile_problem(random, loss) if kind < 0.7 else unscaled_problem(random, loss)
+
+
+def nearly_dependent_problem(random: np.random.Generator) -> glru.Problem:
+    """A column is nearly a combination of the others, a power of a number, or nearly constant; there is hardly a penalty or none."""
+    n, d = int(random.integers(10, 24)), int(random.integers(2, 5))
+    X = random.normal(size=(n, d))
+    noise = 10.0 ** random.uniform(-12.0, -3.0) * random.normal(size=n)
+    kind = random.integers(3)
+    if kind == 0:
+        X[:, -1] = X[:, :-1] @ random.choice([-1.0, 0.3, 1.0], d - 1) + noise
+    elif kind == 1:
+        X = np.vander(1.0 + 10.0 ** random.uniform(-3.0, 0.0) * np.sort(random.random(n)), d + 1)[:, :-1]
+    else:
+        X[:, 0] = 10.0 ** random.uniform(0.0, 3.0) + noise
+    X = X * 2.0 ** random.integers(-30, 31, d)
+    z = random.normal(size=n)
+    penalty = glru.L2(np.where(random.random(d) < 0.8, 0.0, 10.0 ** random.uniform(-12.0, 0.0)))
+    loss = (glru.Squared(), glru.Logistic())[random.integers(2)]
+    y = z if isinstance(loss, glru.Squared) else np.where(np.argsort(np.argsort(z)) < n // 2, -1.0, 1.0)
+    scaling = str(random.choice(["sum", "mean"]))
+    return glru.Problem(X, y, loss, penalty, fit_intercept=bool(random.random() < 0.8), scaling=scaling)
 
 
 class Truth:

@@ -318,6 +318,12 @@ MUTANTS: dict[str, Mutant] = {
     "shifts-taken-that-round": Mutant("glru.linalg.dense:subtracts_exactly", _every_column, MATRIX),
     "squares-of-tiny-slopes-taken-as-zero": Mutant("glru.linalg.arrays:UNDERFLOWS", zero, GENERALISED),
     "factor-of-the-scaled-hessian-taken-as-exact": Mutant("glru.metric.columns:ColumnMetric._factor", _zero_eta, SLACK),
+    "decompositions-taken-as-exact": Mutant(
+        "glru.metric.columns:OrthogonalMetric._factor", inside(gamma=nothing), DELETION
+    ),
+    "gradients-of-dependent-columns-taken-as-exact": Mutant(
+        "glru.updates.local_rows:LocalRows._sum_closely", result(lambda found: (found[0], 1e-6 * found[1])), DELETION
+    ),
     "solves-taken-as-exact": Mutant("glru.metric.columns:ColumnMetric.solve_error", scaled(0.0), SLACK),
     "underflowed-diagonals-scaled": Mutant("glru.metric.columns:powers_of_two", _every_power, SLACK),
     "inverse-of-a-device-taken-as-exact": Mutant("glru.metric.columns:inverse_residual", scaled(0.0), DEVICES),

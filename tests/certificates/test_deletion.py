@@ -1,5 +1,6 @@
 """Influence and the jackknife: every quantity holds its exact value, whatever data and objective are like."""
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,7 +10,16 @@ import glru
 from tests.attack.campaign import campaign
 from tests.attack.deletions import Truth
 from tests.cases import stored
-from tests.core import Cascade, Deletions, contested_rows, rank
+from tests.core import (
+    Cascade,
+    Deletions,
+    LocalRows,
+    OrthogonalMetric,
+    contested_rows,
+    rank,
+    score_errors_of_rows,
+    sum_error,
+)
 from tests.core import train as fit
 
 
@@ -69,6 +79,105 @@ def test_every_quantity_holds_the_exact_value(kind, scaling):
             low, high = result.measure_bounds("held_out_score")
             assert low[row] <= held_out <= high[row]
         assert result.n_trainings == 0 and "open" not in result.decided_by
+
+
+def nearly_dependent(loss, power, n=40):
+    """The last column is the sum of the first two, up to a small noise."""
+    X, y = data(n, 4, 1, loss)
+    X[:, 3] = X[:, 0] + X[:, 1] + 10.0**-power * X[:, 3]
+    losses = {"logistic": glru.Logistic(), "squared": glru.Squared()}
+    return glru.Problem(X, y, losses[loss], glru.L2(np.zeros(4)), fit_intercept=True, scaling="sum")
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_an_error_names_the_columns_that_depend_on_each_other(intercept):
+    X, y = data(40, 4, 2, "squared")
+    X[:, 3] = X[:, 0] - X[:, 2]
+    names = ("age", "height", "weight", "difference")
+    problem = glru.Problem(X, y, glru.Squared(), glru.L2(np.zeros(4)), fit_intercept=intercept, column_names=names)
+    with pytest.raises(ValueError, match=r"combination of age, weight, difference is at most \de-1\d of the length"):
+        glru.influence(problem)
+
+
+def exact_least_squares(problem, rows):
+    """Coefficients, the intercept's last, and the inverse of the Hessian, of some rows in the digits of mpmath."""
+    X = mpmath.matrix(np.column_stack([problem.X, np.ones(problem.n_rows)])[rows].tolist())
+    inverse = (X.T * X) ** -1
+    return inverse * (X.T * mpmath.matrix(problem.y[rows].tolist())), inverse
+
+
+@pytest.mark.parametrize("power", [5, 8, 10, 12])
+def test_columns_that_are_nearly_dependent(power):
+    """Where a Hessian in float64 is singular, and its exact inverse is not: known to the digits that the condition leaves."""
+    problem = nearly_dependent("squared", power)
+    result, everything = glru.influence(problem), np.arange(40)
+    with mpmath.workdps(80):
+        full, inverse = exact_least_squares(problem, everything)
+        X = mpmath.matrix(np.column_stack([problem.X, np.ones(40)]).tolist())
+        left = X * full - mpmath.matrix(problem.y.tolist())
+        dispersion = (left.T * left)[0] / 35
+        lower, upper = result.standard_error_bounds
+        assert all(lower[j] <= mpmath.sqrt(dispersion * inverse[j, j]) <= upper[j] for j in range(5))
+        for row in (0, 7, 31):
+            without, _ = exact_least_squares(problem, np.delete(everything, row))
+            move, x = full - without, X[row, :]
+            lower, upper = (ends[0] for ends in result.dfbeta([row]))
+            assert all(lower[j] <= move[j] <= upper[j] for j in range(5))
+            assert np.max(upper - lower) <= 10.0 ** (power - 11) * np.abs(lower).max()
+            known = {
+                "held_out_score": (x * without)[0],
+                "leverage": (x * inverse * x.T)[0],
+                "cooks_distance": (move.T * X.T * X * move)[0] / (5 * dispersion),
+            }
+            for name, exact in known.items():
+                low, high = result.measure_bounds(name)
+                assert low[row] <= exact <= high[row]
+
+
+@pytest.mark.parametrize("power", [5, 8])
+def test_columns_that_are_nearly_dependent_of_a_curved_loss(power):
+    problem = nearly_dependent("logistic", power)
+    truth, result = Truth(problem), glru.influence(problem)
+    assert np.isfinite(result.standard_error_bounds).all()
+    for row in (0, 7, 31):
+        move, _, without = truth.move(np.array([row]))
+        lower, upper = result.dfbeta([row])
+        assert all(low <= m <= high for m, low, high in zip(move, lower[0], upper[0], strict=True))
+        held_out, _ = without.scores(problem.X)[row]
+        low, high = result.measure_bounds("held_out_score")
+        assert low[row] <= held_out <= high[row]
+
+
+@pytest.mark.parametrize("power", [4, 7, 10])
+def test_the_metric_of_a_decomposition_is_as_near_to_the_hessian_as_it_says(power):
+    """Eigenvalues in 60 digits of the exact Hessian in the coordinates of the factor."""
+    problem = nearly_dependent("squared", power, 12)
+    metric = OrthogonalMetric(problem.X, np.linspace(0.1, 1.0, 12), problem.totals)
+    with mpmath.workdps(60):
+        X = mpmath.matrix(np.column_stack([problem.X, np.ones(12)]).tolist())
+        hessian = X.T * mpmath.diag(np.linspace(0.1, 1.0, 12).tolist()) * X
+        inverse = mpmath.matrix(metric.factor.tolist()) ** -1
+        apart = max(abs(value - 1) for value in mpmath.eigsy(inverse.T * hessian * inverse, eigvals_only=True))
+    assert 0.0 < apart <= metric.eta <= 1e5 * apart
+
+
+@pytest.mark.filterwarnings("ignore:newton ended")
+@pytest.mark.parametrize("power", [7, 10])
+def test_the_gradient_of_nearly_dependent_columns_errs_by_no_more_than_it_says(power):
+    """In 60 digits at the base; entry by entry its error would be taken for a million times as much."""
+    problem = nearly_dependent("squared", power)
+    family = LocalRows(glru.solve(problem), 1.0)
+    assert isinstance(family.base.metric, OrthogonalMetric)
+    losses, bound = family._sum_closely(
+        family.expansion, family.base.metric, score_errors_of_rows(problem, family._errors), sum_error(40)
+    )
+    with mpmath.workdps(60):
+        X = mpmath.matrix(np.column_stack([problem.X, np.ones(40)]).tolist())
+        model = mpmath.matrix(family.point.packed(True).tolist())
+        off = X.T * (X * model - mpmath.matrix(problem.y.tolist())) - mpmath.matrix(losses.tolist())
+        exact = mpmath.sqrt((off.T * (X.T * X) ** -1 * off)[0])
+    assert 0.0 < exact <= bound <= 1e4 * exact
+    assert family.base.error_norm == bound
 
 
 @pytest.mark.parametrize("seeds", [0, 300, 600])

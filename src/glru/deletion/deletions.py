@@ -55,6 +55,9 @@ NEAR_FACTOR, COVERED_FACTOR = 1.0 + 5e-5, 1.1
 """Without a row the weights of the others are multiplied by a factor. Up to the first, or up to the second where there are many of them, one base serves
 all: Hessians are then known up to the factor, which a closed form errs by and a Newton step contracts by."""
 
+NEARLY_DEPENDENT = 1e-6
+"""Columns of length 1 with a combination as short as this are named where a Hessian is singular."""
+
 WORTH_A_STAGE = 1e6
 """A stage before Newton steps is worth its overhead if these would take more operations than this."""
 
@@ -155,10 +158,10 @@ def _trained_reference(solution: Solution, budget: Budget) -> Reference:
     if not metric.eta < 0.5:
         reason = missing_optimum(problem)
         raise ValueError(
-            f"influence needs one optimum: {reason}"
+            f"influence needs one optimum: {reason}{_name_dependent(problem)}"
             if reason is not None
             else f"influence needs a regular Hessian at the model, which {problem!r} does not have. Use a loss with a curvature "
-            "(glru.Squared(), glru.Logistic()), an L2 penalty, or remove columns that depend on others."
+            f"(glru.Squared(), glru.Logistic()), an L2 penalty, or remove columns that depend on others.{_name_dependent(problem)}"
         )
     values = RowValues(best.scores, slopes, curvatures)
     errors = score_errors(problem, best.coef, best.intercept, best.scores)
@@ -172,6 +175,26 @@ def _trained_reference(solution: Solution, budget: Budget) -> Reference:
     moved = float((found.norms[used] * radius + errors[used]).max()) if problem.loss.self_concordance else 0.0
     theta = (1.0 + metric.eta) * float(np.exp((problem.loss.self_concordance or 0.0) * moved * (1.0 + FEW))) - 1.0
     return Reference(problem, best.point, metric, theta + FEW, radius, values, errors)
+
+
+def _name_dependent(problem: Problem) -> str:
+    """A sentence that names the unpenalised columns of the combination that is shortest against its parts; empty where that is not short."""
+    free = np.flatnonzero(problem.quadratic == 0.0)
+    names = [str(problem.column_names[j]) if problem.column_names else f"x{j}" for j in free]
+    columns = np.sqrt(problem.weights)[:, None] * problem.matrix.dense(free)
+    if problem.fit_intercept:
+        columns, names = np.column_stack([columns, np.sqrt(problem.weights)]), [*names, "the intercept"]
+    with np.errstate(all="ignore"):
+        columns = columns / length(columns, axis=0)
+    if not names or not np.isfinite(columns).all():
+        return ""
+    _, sizes, combinations = np.linalg.svd(columns, full_matrices=True)
+    shortest = sizes[-1] if sizes.size == len(names) else 0.0
+    if not shortest < NEARLY_DEPENDENT:
+        return ""
+    parts = np.abs(combinations[-1])
+    found = [name for name, part in zip(names, parts, strict=True) if part > 0.1 * parts.max()]
+    return f" A combination of {', '.join(found)} is at most {shortest + 1e-15:.0e} of the length of its parts."
 
 
 def _coef_bounds(problem: Problem, point: Point) -> tuple[Array, Array]:

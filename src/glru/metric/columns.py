@@ -34,6 +34,9 @@ from glru.linalg.factor import (
 from glru.problem import Problem
 from glru.rows import Totals
 
+LEAST_SQUARE = 1e-200
+"""Squared lengths of columns that are decomposed are above this, and below its inverse."""
+
 
 class Metric(ABC):
     """Norms in the inverse of the Hessian of a problem at some scores; everything is rounded up."""
@@ -189,6 +192,60 @@ class ColumnMetric(Metric):
 
     def axis_norms(self) -> Array:
         return length(self.inverse, axis=1) * (1.0 + self.solve_error)
+
+
+@final
+class OrthogonalMetric(ColumnMetric):
+    r"""The metric from a QR decomposition of dense rows, the error of which grows with the condition of the data and not with its square.
+
+    Let :math:`A` be the rows over the roots of their weighted curvatures, those of the penalty below, so that :math:`H = A^\top A`. Nothing is assumed of
+    the decomposition: with the computed :math:`R` and :math:`V \approx R^{-1}`, both :math:`E = V^\top H V - I`, by a product :math:`Q = A V`, and
+    :math:`R V - I` are bounded, and :math:`R^{-\top} H R^{-1} = (R V)^{-\top} (I + E) (R V)^{-1}`.
+
+    Parameters
+    ----------
+    rows : array of shape (n_rows, n_columns)
+        The rows.
+    curvatures : array of shape (n_rows,)
+        Their weighted curvatures.
+    totals : Totals
+        The penalty, and whether there is an intercept.
+    """
+
+    def __init__(self, rows: Array, curvatures: Array, totals: Totals) -> None:
+        roots = np.sqrt(curvatures)[:, None]
+        below = np.diag(np.sqrt(totals.quadratic))
+        matrix = np.vstack([roots * rows, below])
+        if totals.fit_intercept:
+            matrix = np.column_stack([matrix, np.append(roots, np.zeros(len(below)))])
+        super().__init__(matrix, totals.fit_intercept, totals.depth, totals.least_curvature)
+
+    def _factor(self, matrix: Any, depth: int) -> None:
+        n_rows, size = matrix.shape
+        self.factor = self.inverse = np.eye(size)
+        with np.errstate(all="ignore"):
+            squares = np.einsum("ij,ij->j", matrix, matrix)
+            # Columns in whose units an entry that underflows would count are left alone.
+            if n_rows < size or not np.all((squares > LEAST_SQUARE) & (squares < 1.0 / LEAST_SQUARE)):
+                return
+            scales = powers_of_two(squares)
+            matrix = matrix * scales
+            factor = np.linalg.qr(matrix, mode="r")
+            if not np.diagonal(factor).all():
+                return
+            inverse = triangular_inverse(factor)
+            self.factor, self.inverse = factor / scales, inverse * scales[:, None]
+            rounded = 1.0 + gamma(n_rows * size + size * size + 16)
+            self.tau = gamma(size + 8) * float(np.linalg.norm(factor)) * float(np.linalg.norm(inverse)) * rounded
+            if not self.tau < 0.125:
+                return
+            made = matrix @ inverse
+            # Entries of A err by a few units, those of Q by gamma |A| |V|, and those of Q^T Q by gamma |Q|^T |Q|.
+            off = gamma(size + 16) * float(np.linalg.norm(np.abs(matrix) @ np.abs(inverse))) * rounded
+            length = float(np.linalg.norm(made)) * rounded
+            apart = float(np.linalg.norm(made.T @ made - np.eye(size))) * rounded + gamma(n_rows + 16) * length**2
+            eta = (1.0 + apart + off * (2.0 * length + off)) / (1.0 - self.tau) ** 2 * (1.0 + FEW) - 1.0 + FEW
+            self.eta = eta if np.isfinite(eta) else np.inf
 
 
 @final
