@@ -2,6 +2,7 @@
 
 import mpmath
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
@@ -94,7 +95,9 @@ def test_an_error_names_the_columns_that_depend_on_each_other(intercept):
     X, y = data(40, 4, 2, "squared")
     X[:, 3] = X[:, 0] - X[:, 2]
     names = ("age", "height", "weight", "difference")
-    problem = glru.Problem(X, y, glru.Squared(), glru.L2(np.zeros(4)), fit_intercept=intercept, column_names=names)
+    problem = glru.Problem(
+        pd.DataFrame(X, columns=names), y, glru.Squared(), glru.L2(np.zeros(4)), fit_intercept=intercept
+    )
     with pytest.raises(ValueError, match=r"combination of age, weight, difference is at most \de-1\d of the length"):
         glru.influence(problem)
 
@@ -151,14 +154,18 @@ def test_columns_that_are_nearly_dependent_of_a_curved_loss(power):
 @pytest.mark.parametrize("power", [4, 7, 10])
 def test_the_metric_of_a_decomposition_is_as_near_to_the_hessian_as_it_says(power):
     """Eigenvalues in 60 digits of the exact Hessian in the coordinates of the factor."""
-    problem = nearly_dependent("squared", power, 12)
-    metric = OrthogonalMetric(problem.X, np.linspace(0.1, 1.0, 12), problem.totals)
-    with mpmath.workdps(60):
-        X = mpmath.matrix(np.column_stack([problem.X, np.ones(12)]).tolist())
-        hessian = X.T * mpmath.diag(np.linspace(0.1, 1.0, 12).tolist()) * X
-        inverse = mpmath.matrix(metric.factor.tolist()) ** -1
-        apart = max(abs(value - 1) for value in mpmath.eigsy(inverse.T * hessian * inverse, eigvals_only=True))
-    assert 0.0 < apart <= metric.eta <= 1e5 * apart
+    curvatures = np.linspace(0.1, 1.0, 12)
+    for seed in range(30):
+        random = np.random.default_rng(seed)
+        X = random.normal(size=(12, 3))
+        X[:, 2] = X[:, :2] @ random.choice([-1.0, 0.3, 1.0], 2) + 10.0**-power * random.normal(size=12)
+        problem = glru.Problem(X, X[:, 0], glru.Squared(), glru.L2(np.zeros(3)), scaling="sum")
+        metric = OrthogonalMetric(X, curvatures, problem.totals)
+        with mpmath.workdps(60):
+            rows, inverse = mpmath.matrix(X.tolist()), mpmath.matrix(metric.factor.tolist()) ** -1
+            hessian = inverse.T * rows.T * mpmath.diag(curvatures.tolist()) * rows * inverse
+            apart = max(abs(value - 1) for value in mpmath.eigsy(hessian, eigvals_only=True))
+        assert 0.0 < apart <= metric.eta <= 1e5 * apart
 
 
 @pytest.mark.filterwarnings("ignore:newton ended")
