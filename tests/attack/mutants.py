@@ -318,6 +318,14 @@ MUTANTS: dict[str, Mutant] = {
     "shifts-taken-that-round": Mutant("glru.linalg.dense:subtracts_exactly", _every_column, MATRIX),
     "squares-of-tiny-slopes-taken-as-zero": Mutant("glru.linalg.arrays:UNDERFLOWS", zero, GENERALISED),
     "factor-of-the-scaled-hessian-taken-as-exact": Mutant("glru.metric.columns:ColumnMetric._factor", _zero_eta, SLACK),
+    "degrees-of-freedom-without-the-penalty": Mutant(
+        "glru.deletion.result:Influence._freedom",
+        lambda _: lambda self: 2 * (float(self._deletions.reference.size),),
+        DELETION,
+    ),
+    "degrees-of-freedom-taken-from-the-middle": Mutant(
+        "glru.deletion.result:Influence._freedom", result(lambda ends: 2 * (0.5 * sum(ends),)), DELETION
+    ),
     "decompositions-taken-as-exact": Mutant(
         "glru.metric.columns:OrthogonalMetric._factor", inside(gamma=nothing), DELETION
     ),

@@ -212,6 +212,31 @@ def test_least_squares_has_the_textbook_values():
     assert all(upper - lower < 1e-9 for lower, upper in zip(*result.standard_error_bounds, strict=True))
 
 
+@pytest.mark.parametrize("scaling", ["sum", "mean"])
+def test_the_degrees_of_freedom_of_a_penalised_model(scaling):
+    """The trace in 40 digits, what is divided by it, and the dispersion by what it leaves; weights count."""
+    problem = problem_of(("squared", 0.3 if scaling == "mean" else 12.0), scaling=scaling)
+    problem = problem.derive(sample_weight=np.linspace(0.5, 2.0, 40))
+    result, truth = glru.influence(problem), Truth(problem)
+    hessian, rows, weights = truth.hessian()
+    mp, inverse, size = truth.mp, hessian**-1, len(rows[0])
+    lines = [mp.matrix([row]) for row in rows]
+    norms = [(x * inverse * x.T)[0] for x in lines]
+    freedom = mp.fsum(s * norm for s, norm in zip(weights, norms, strict=True))
+    assert 1.5 < freedom < size - 0.5
+    low, high = result._freedom
+    assert low <= freedom <= high <= low * (1.0 + 1e-9)
+    scores = [z for z, _ in truth.full.scores(problem.X)]
+    squares = mp.fsum(s * (float(y) - z) ** 2 for s, y, z in zip(weights, problem.y, scores, strict=True))
+    dispersion = squares / (mp.fsum(weights) / 40) / (40 - freedom)
+    assert result.dispersion[0] <= dispersion <= result.dispersion[1] <= result.dispersion[0] * (1.0 + 1e-8)
+    for row in (0, 7, 31):
+        move = mp.matrix(truth.move(np.array([row]))[0])
+        cook = (move.T * hessian * move)[0] / (freedom * dispersion * mp.fsum(weights) / 40)
+        lower, upper = result.measure_bounds("cooks_distance")
+        assert lower[row] <= cook <= upper[row]
+
+
 @pytest.mark.parametrize("exponent", [-600, -300, 300, 600])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_objective_of_any_size(kind, exponent):

@@ -337,7 +337,12 @@ class Influence(HeldOutScores):
 
     @cached_property
     def _freedom(self) -> Interval:
-        """Bounds of the sum of the leverages: without a penalty the number of coefficients."""
+        r"""Bounds of the sum of the leverages, the degrees of freedom of the model.
+
+        With :math:`H = X^\top D X + \Lambda` it is :math:`\sum_i d_i x_i^\top H^{-1} x_i = \operatorname{tr} H^{-1} X^\top D X`: of the eigenvalues of that matrix none is above 1,
+        and without a penalty all are 1, so that it is at most the number of coefficients, and then equal to it. Under the mean of the losses both :math:`D` and the leverages are those of
+        the weights divided by their sum.
+        """
         size = self._deletions.reference.size
         if not np.any(self.problem.quadratic):
             return float(size), float(size)
