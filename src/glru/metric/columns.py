@@ -230,7 +230,7 @@ class OrthogonalMetric(ColumnMetric):
                 return
             scales = powers_of_two(squares)
             matrix = matrix * scales
-            factor = np.linalg.qr(matrix, mode="r")
+            factor: Array = np.asarray(np.linalg.qr(matrix, mode="r"))
             if not np.diagonal(factor).all():
                 return
             inverse = triangular_inverse(factor)
