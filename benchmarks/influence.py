@@ -154,7 +154,7 @@ def _line(name: str, problem: glru.Problem) -> list[str]:
     def read() -> None:
         result = glru.influence(solution)
         for key in (*NAMES, "deviance_residual"):
-            result.bounds(key)
+            result.measure_bounds(key)
         result.dfbetas()
 
     everything, result = _seconds(read), glru.influence(solution)
@@ -165,7 +165,7 @@ def _line(name: str, problem: glru.Problem) -> list[str]:
         lower, upper = (
             (part[0] for part in getattr(result, key)(rows=[int(row)]))
             if key.startswith("dfbeta")
-            else (part[row] for part in result.bounds(key))
+            else (part[row] for part in result.measure_bounds(key))
         )
         # The refits themselves err by about this.
         slack = 1e-15 * np.abs(np.asarray(value, dtype=Long))
