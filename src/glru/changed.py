@@ -252,7 +252,9 @@ class ChangedModel:
         problem = self.solution.problem if rows_only else self.problem
         if not follows_rows(problem) or has_products(problem):
             return False
-        added = sum(step.X.shape[0] for step in steps_of(self.change) if isinstance(step, AddRows)) if rows_only else 0
+        added = (
+            sum(np.shape(step.X)[0] for step in steps_of(self.change) if isinstance(step, AddRows)) if rows_only else 0
+        )
         return problem.n_rows + added < problem.n_columns and problem.n_rows + added <= problem.largest
 
     @cached_property

@@ -691,14 +691,15 @@ def test_metric_errors(small, line):
 @pytest.mark.parametrize("shape", [(80, 5), (40, 90)], ids=["tall", "wide"])
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_metrics_of_a_default_call_have_four_digits(shape, fit_intercept):
-    """The default narrows what labels alone leave wide; decisions, stages and trainings are those of the labels."""
+    """The default narrows what labels alone leave wide; decisions and trainings are those of the labels, whose stages may be cheaper."""
     problem = make(glru.Logistic(), glru.L2(0.02), *shape, seed=8, fit_intercept=fit_intercept)
     solution = glru.solve(problem)
     result, labels = glru.loocv(solution), glru.loocv(solution, width="labels")
     low, high = result.metric_bounds("log_loss")
     assert high - low <= 1e-4 * low
     assert np.mean(result.bounds.width) <= result.aim < np.mean(labels.bounds.width) and labels.aim is None
-    assert result.decided_by == labels.decided_by and result.n_trainings == labels.n_trainings == 0
+    assert result.n_trainings == labels.n_trainings == 0
+    assert {"undetermined", "wide"}.isdisjoint(result.decided_by | labels.decided_by)
     assert np.array_equal(result.labels, labels.labels)
     assert np.all(result.score_lower >= labels.score_lower) and np.all(result.score_upper <= labels.score_upper)
     assert_proven(result, *held_out(solution))

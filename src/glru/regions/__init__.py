@@ -11,7 +11,7 @@ from glru.bounds import Bounds, intersect, unbounded
 from glru.certificate import Certificate
 from glru.linalg import Matrix
 from glru.metric.rows import uses_rows
-from glru.problem import Point
+from glru.problem import Point, Problem
 from glru.regions.gap import DualBox, PrimalBall, Region
 from glru.regions.local import LocalEllipsoid, has_local, has_pieces, has_support
 from glru.regions.support import SupportEllipsoid
@@ -58,14 +58,19 @@ class Bound:
     price: Callable[[Certificate], float]
 
 
+def _has_cheap_balls(problem: Problem) -> bool:
+    """Whether the ball of the gap is asked before a Hessian is formed: without an intercept, for wide data or a loss with kinks."""
+    return not problem.fit_intercept and (uses_rows(problem) or problem.loss.piecewise)
+
+
 BOUNDS = (
     Bound(
         "local",
         "a self-concordant or piecewise quadratic loss, a smooth penalty, and a Hessian that is small enough to form on one side",
         lambda certificate: has_local(certificate.problem) or has_pieces(certificate.problem),
         lambda certificate, _: LocalEllipsoid.at(certificate.problem, Point(certificate.coef, certificate.intercept)),
-        # Over the columns one Hessian, and much the tightest; so over the rows where the others search for an intercept.
-        lambda certificate: 2.0 if uses_rows(certificate.problem) and not certificate.problem.fit_intercept else 0.0,
+        # Over the columns one Hessian, and much the tightest; over the rows or between kinks so only where the others search for an intercept.
+        lambda certificate: 2.0 if _has_cheap_balls(certificate.problem) else 0.0,
     ),
     Bound(
         "local",
