@@ -127,6 +127,8 @@ def warm_starts(random: np.random.Generator) -> Iterator[Answer]:
         scores = queries @ solution.coef + solution.intercept
         # A trained model is not told apart from zero below the numbers whose squares underflow.
         known = (labels != 0) & (np.abs(scores) > 1e-140)
+        # A model within its gap need not have the optimum's signs: those count where its own scores lie within the bounds.
+        known &= (lower <= scores) & (scores <= upper)
         yield sign_answer(f"warm start, labels: {name}", exact, np.where(known, np.sign(scores), 0))
         off = [truth.mp.mpf(float(w)) - v for w, v in zip(solution.coef, truth.coef, strict=True)]
         far = sum((truth.mp.mpf(float(s)) * m * m / 2 for s, m in zip(lam, off, strict=True)), truth.mp.zero)

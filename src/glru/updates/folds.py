@@ -316,17 +316,28 @@ class Products:
         self.folds, self.inexact, self.scores = folds, inexact, scores
         self.curvatures = weighted = folds.weigh_curvatures(scores, columns)
         strengths = folds.strengths_of(columns) * folds.units[:, None] ** 2
-        # The mean curvature stands for all: a look at every entry would cost as much as a product.
-        shares = weighted.sum(axis=0) / folds.common.sum()
+        self.penalties = folds.penalty_of[columns]
         self.strengths, self.diagonal = (
-            np.asfortranarray(part.astype(np.float32)) for part in (strengths, shares + strengths)
+            np.asfortranarray(part.astype(np.float32)) for part in (strengths, self._diagonal(weighted) + strengths)
         )
-        self.weighted, self.penalties = weighted.astype(np.float32), folds.penalty_of[columns]
+        self.weighted = weighted.astype(np.float32)
         for penalty in np.unique(self.penalties):
             if folds.wants_factor(penalty):
                 mine = self.penalties == penalty
                 strength = (self.strengths if strengths.shape[1] == 1 else self.strengths[:, mine]).mean(axis=1)
                 folds.renew_factor(penalty, self.weighted[:, mine].mean(axis=1), strength)
+
+    def _diagonal(self, weighted: Array) -> Array:
+        """The diagonals of the losses' Hessians, roughly; of sparse data one per penalty."""
+        folds = self.folds
+        if folds.matrix.stores_zeros:
+            # The mean curvature stands for all: a look at every entry would cost as much as a product.
+            return weighted.sum(axis=0) / folds.common.sum()
+        found, units = np.empty((folds.size, weighted.shape[1])), folds.units**2
+        for penalty in np.unique(self.penalties):
+            mine = self.penalties == penalty
+            found[:, mine] = (units * folds.matrix.squared_column_norms(weighted[:, mine].mean(axis=1)))[:, None]
+        return found
 
     @cached_property
     def reference(self) -> Reference:
@@ -1006,7 +1017,7 @@ class _Training:
                 metric.keep(kept)
             before = now
             if isinstance(metric, Products):
-                inexact = np.maximum(0.5 * rates**2, 0.3 * self._shares_left(place, guess, guess.nu))
+                inexact = np.maximum(0.5 * rates.max() ** 2, 0.3 * self._shares_left(place, guess, guess.nu))
                 metric = self._metric(place, np.clip(inexact, 1e-4, INEXACT))
                 before = metric.lengths(place.gradient)
                 continue
