@@ -127,6 +127,21 @@ def first_bounds(family, rows, reference):
     return found.lower.T, found.upper.T
 
 
+@pytest.mark.parametrize("seed", [240, 247, 326])
+def test_steps_in_double_precision_hold_the_retrained_scores_as_far_as_rounding_goes(seed):
+    problem, rng = problems(seed), np.random.default_rng(seed)
+    family = ClassRows(problem, glru.solve(problem, tol=1e-9).point)
+    vars(family)["single"] = None
+    rows = rng.choice(problem.n_rows, 3, replace=False)
+    reference = rng.integers(0, problem.n_scores, rows.size)
+    lower, upper = family.refined(rows, reference, lambda low, high: np.zeros(len(low), bool), 12)
+    assert np.any(np.isfinite(lower))
+    for place, row in enumerate(rows):
+        _, scores, _ = retrained_without(problem, row)
+        queries = np.concatenate([scores, scores[reference[place]] - scores])
+        assert np.all(lower[place] <= queries) and np.all(queries <= upper[place])
+
+
 @pytest.mark.parametrize("seed", range(200, 208))
 def test_each_family_holds_the_retrained_scores_and_leads(seed):
     problem, rng = problems(seed), np.random.default_rng(seed)

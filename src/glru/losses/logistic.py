@@ -105,7 +105,7 @@ class Logistic(Loss):
 
     def fenchel_young_slope(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> tuple[Array, Array]:
         y, z, g = floats(y, z, g)
-        if g.size <= CHUNK_ENTRIES or is_foreign(g) or not y.shape[:1] == z.shape[:1] == g.shape[:1]:
+        if is_foreign(g) or g.size <= CHUNK_ENTRIES or not y.shape[:1] == z.shape[:1] == g.shape[:1]:
             return _fenchel_young_slope(y, z, g)
         value, size = np.empty(g.shape), np.empty(g.shape)
         height = 1 + CHUNK_ENTRIES * len(g) // g.size
