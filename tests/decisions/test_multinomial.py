@@ -9,7 +9,7 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import LeaveOneOut, StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import StandardScaler, scale
 
 import glru
 from tests.certificates.class_truth import retrained_without
@@ -70,6 +70,14 @@ def test_digits_without_a_training():
         scores = scores - scores.mean()
         assert np.all((result.bounds.lower[row] - 1e-6 <= scores) & (scores <= result.bounds.upper[row] + 1e-6))
         assert result.labels[row] == int(np.argmax(scores))
+
+
+def test_rounding_in_single_precision_ends_no_steps():
+    """What the first certificate loses leaves a row to the next one, in double precision and in the same batch."""
+    X, y = load_digits(return_X_y=True)
+    problem = glru.Problem(scale(X), y, glru.Multinomial(), glru.L2(1.0), fit_intercept=True, scaling="sum")
+    result = glru.loocv(problem, width="labels")
+    assert set(result.decided_by) == {"local", "newton"} and result.n_trainings == 0
 
 
 def test_metrics_are_those_of_scikit_learn_on_retrained_probabilities():

@@ -466,7 +466,8 @@ class ClassCandidates:
                 near = removal_radius(longer / np.sqrt(shares) * (1.0 + FEW), near_moved, shares, largest)
                 radius = np.minimum(radius, near)
             lower, upper = self._bounds(closed.scores, closed.errors, nu, exponents, radius, rounding)
-        return Certified(lower.T, upper.T, nu, np.where(np.isfinite(nu), rounding / root, 0.0))
+        # What single precision loses is no floor: the next certificate is computed in double.
+        return Certified(lower.T, upper.T, nu, np.zeros(nu.shape))
 
     @property
     def _together(self) -> int:
