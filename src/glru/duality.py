@@ -256,7 +256,7 @@ def _balance_classes(problem: Problem, dual: Array) -> Array:
     """:func:`feasible_dual` with one score per class: probabilities are moved as a small move of scores would move them."""
     loss = problem.loss
     assert isinstance(loss, Multinomial)
-    q = np.maximum(loss.probabilities_of(problem.y, -dual), 0.0)
+    q = np.maximum(loss.probabilities_of(problem.y, -np.asfortranarray(dual)), 0.0)
     q /= q.sum(axis=1, keepdims=True)
     dual = -loss.slopes_of(problem.y, q)
     if problem.fit_intercept or problem.unpenalised.size:
@@ -265,7 +265,7 @@ def _balance_classes(problem: Problem, dual: Array) -> Array:
             residual, _, matrix = class_constraints(problem, dual, q)
             if not np.all(np.isfinite(matrix)):
                 break
-            moves = columns @ np.linalg.lstsq(matrix, residual.ravel(), rcond=None)[0].reshape(residual.shape).T
+            moves = (np.linalg.lstsq(matrix, residual.ravel(), rcond=None)[0].reshape(residual.shape) @ columns.T).T
             if not np.all(np.ptp(moves, axis=1) < 0.5):
                 break
             q = q * (1.0 + moves - np.sum(q * moves, axis=1, keepdims=True))

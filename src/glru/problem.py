@@ -617,8 +617,11 @@ class Problem:
         return np.flatnonzero(free)
 
     def scores(self, coef: Array, intercept: Any = 0.0) -> Array:
-        """``X w + b``, one column per class where there is one score per class."""
-        scores = self.matrix @ coef.T
+        """``X w + b``, one column per class where there is one score per class.
+
+        These columns are stored one after the other: what is done to the few scores of every row then runs along the rows.
+        """
+        scores = np.asfortranarray(self.matrix @ coef.T) if coef.ndim == 2 else self.matrix @ coef
         return scores + intercept if self.fit_intercept else scores
 
     def correlations(self, dual: Array) -> Array:

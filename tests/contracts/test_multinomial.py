@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import glru
+from glru.solvers.multinomial import _Products
 
 LOSS = glru.Multinomial()
 RNG = np.random.default_rng(0)
@@ -94,3 +95,12 @@ def test_a_class_that_vanishes_without_its_only_row_is_refused_with_an_intercept
         glru.loocv(glru.Problem(X, y, loss=LOSS, penalty=glru.L2(0.1), fit_intercept=True))
     # Without one the class keeps its coefficients, which the penalty determines.
     assert glru.loocv(glru.Problem(X, y, loss=LOSS, penalty=glru.L2(0.1))).n_undetermined == 0
+
+
+def test_products_of_a_step_are_counted_so_that_stale_blocks_are_formed_anew():
+    problem = problem_of(n_rows=60)
+    solver, likely = _Products(problem), np.full((60, 3), 1.0 / 3.0)
+    likely[:, 0], likely[:, 1] = np.linspace(0.1, 0.6, 60), np.linspace(0.5, 0.3, 60)
+    likely[:, 2] = 1.0 - likely[:, 0] - likely[:, 1]
+    solver.direction(likely, np.random.default_rng(2).normal(size=(3, 4)), 1e-8)
+    assert solver.last == solver.n_products > 1

@@ -116,11 +116,12 @@ def divergence(q: Array, z: Array) -> Array:
     logs -= np.log(np.exp(logs).sum(axis=-1, keepdims=True))
     p = np.exp(logs)
     excess = q - p
-    near = np.abs(excess) < p
-    close = p * entropy_excess(np.where(near, excess, 0.0) / np.where(near, p, 1.0))
-    # Far from p nothing cancels, and log p survives the underflow of p.
-    far = np.maximum(xlogy(q, q) - q * logs - excess, 0.0)
-    total: Array = np.where(near, close, far).sum(axis=-1)
+    far = ~(np.abs(excess) < p)
+    terms = p * entropy_excess(np.where(far, 0.0, excess) / np.where(far, 1.0, p))
+    if far.any():
+        # Far from p nothing cancels, and log p survives the underflow of p.
+        terms[far] = np.maximum(xlogy(q[far], q[far]) - q[far] * logs[far] - excess[far], 0.0)
+    total: Array = terms.sum(axis=-1)
     return total
 
 

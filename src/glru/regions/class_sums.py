@@ -28,7 +28,7 @@ class ClassValues:
     def at(cls, problem: Problem, point: Point) -> "ClassValues":
         """The values of all rows at a point."""
         scores = problem.scores(point.coef, point.intercept)
-        return cls(scores, softmax(scores), class_score_errors(problem, point))
+        return cls(scores, np.ascontiguousarray(softmax(scores)), class_score_errors(problem, point))
 
     def slopes(self, problem: Problem) -> Array:
         """``p - e_y``."""

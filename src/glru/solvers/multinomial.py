@@ -22,7 +22,7 @@ from glru.losses.multinomial import softmax
 from glru.metric.classes import class_hessian, strengths_of
 from glru.penalties import L2
 from glru.problem import Point, Problem
-from glru.regions.class_sums import loss_gradient, packed, sum_classes, unpacked
+from glru.regions.class_sums import packed, sum_classes, unpacked
 from glru.regions.classes import ClassEllipsoid
 from glru.solvers.newton import Run, State, Stop, end, step_length
 
@@ -31,6 +31,9 @@ MOST_PRODUCTS = 400
 
 STALE = 12
 """After this number of products in a step the blocks in front of the system are formed anew."""
+
+BLOCK_ROWS = 40
+"""The first blocks of dense data are those of this many rows per column: they cost little, and take about one product more in a step."""
 
 PROMISING = 0.1
 """The gap is asked for once the decrement of a step is at most this share of the root of the target, relative to the objective."""
@@ -170,16 +173,23 @@ class _Products:
         self.solve = solve
 
     def direction(self, likely: Array, gradient: Array, accuracy: float) -> Array:
-        if self.solve is None or (self.last > STALE and not self.is_shared):
+        if self.solve is None:
+            self.solve = self.blocks(likely, sampled=True)
+        elif self.last > STALE and not self.is_shared:
             self.solve = self.blocks(likely)
-        found, before = self._conjugate_gradients(likely, gradient, accuracy), self.n_products
+        before = self.n_products
+        found = self._conjugate_gradients(likely, gradient, accuracy)
         self.last = self.n_products - before
         return found
 
-    def blocks(self, likely: Array) -> Callable[[Array], Array]:
-        """The inverses of the diagonal blocks at some probabilities, or of the diagonal."""
-        problem, strengths = self.problem, self.strengths
-        curvatures = problem.weights[:, None] * likely * (1.0 - likely)
+    def blocks(self, likely: Array, sampled: bool = False) -> Callable[[Array], Array]:
+        """The inverses of the diagonal blocks at some probabilities, or of the diagonal; ``sampled``: those of some of the rows will do."""
+        problem, strengths, weights = self.problem, self.strengths, self.problem.weights
+        some = np.arange(0, problem.n_rows, max(1, problem.n_rows // (BLOCK_ROWS * max(problem.n_columns, 1))))
+        if sampled and problem.matrix.stores_zeros and problem.arrays.stable and weights[some].any():
+            problem, likely = problem.take(some), likely[some]
+            weights = weights[some] * (float(weights.sum()) / float(weights[some].sum()))
+        curvatures = weights[:, None] * likely * (1.0 - likely)
         width = problem.n_columns
         if width > BLOCK_COLUMNS or (not problem.matrix.stores_zeros and width > 300):
             squares = [problem.matrix.squared_column_norms(curvatures[:, k]) for k in range(likely.shape[1])]
@@ -197,9 +207,8 @@ class _Products:
 
     def _product(self, likely: Array, vector: Array) -> Array:
         problem = self.problem
-        moves = _scores(problem, vector)
-        weighted = _curved(likely, moves)
-        return loss_gradient(problem, weighted) + self.strengths * vector
+        weighted = problem.weights[:, None] * _curved(likely, _scores(problem, vector))
+        return _gradient(problem, weighted) + self.strengths * vector
 
     def _conjugate_gradients(self, likely: Array, gradient: Array, accuracy: float) -> Array:
         """A solution of the system up to a share of the gradient, in the norm of what stands in front of it."""
@@ -228,9 +237,13 @@ class _Products:
 
 def _scores(problem: Problem, model: Array) -> Array:
     """Scores under coefficients with the intercepts last."""
-    if not problem.fit_intercept:
-        return problem.scores(model)
-    return problem.scores(model[:, :-1], model[:, -1])
+    return problem.scores(model[:, :-1], model[:, -1]) if problem.fit_intercept else problem.scores(model)
+
+
+def _gradient(problem: Problem, weighted: Array) -> Array:
+    """``sum_i v_i x_i^T``, one line per class, the intercept's entry last."""
+    gradient = (problem.matrix.T @ weighted).T
+    return np.column_stack([gradient, weighted.sum(axis=0)]) if problem.fit_intercept else gradient
 
 
 def _curved(likely: Array, moves: Array) -> Array:
@@ -249,10 +262,10 @@ def _run(problem: Problem, start: Point, stop: Stop, solver: "_Direct | _Product
     scores = _scores(problem, model)
     dual: Array | None = start.dual
     n_iter, decrement = 0, np.inf
+    likely = softmax(scores)
     while True:
-        likely = softmax(scores)
         slopes = loss.slopes_of(problem.y, likely)
-        gradient = loss_gradient(problem, slopes) + strengths * model
+        gradient = _gradient(problem, weights[:, None] * slopes) + strengths * model
         value = float(weights @ loss.value(problem.y, scores)) + 0.5 * float(np.sum(strengths * np.square(model)))
         state = None
         # The gap after a full step is about the square of its decrement.
@@ -271,7 +284,7 @@ def _run(problem: Problem, start: Point, stop: Stop, solver: "_Direct | _Product
         step = step - step.mean(axis=0)
         descent, moves = float(np.vdot(gradient, step)), _scores(problem, step)
         penalty, penalty_curvature = float(np.sum(strengths * model * step)), float(np.sum(strengths * np.square(step)))
-        length = _length(problem, scores, moves, descent, penalty, penalty_curvature, rows)
+        length, ahead = _length(problem, scores, moves, descent, penalty, penalty_curvature, rows)
         before, decrement = decrement, -0.5 * descent
         if (
             not np.isfinite(descent)
@@ -282,7 +295,7 @@ def _run(problem: Problem, start: Point, stop: Stop, solver: "_Direct | _Product
             return end(state, stop.check(state) or "stalled", n_iter)
         dual = -(slopes + _curved(likely, moves)) if length == 1.0 else None
         model, n_iter = model + length * step, n_iter + 1
-        scores = _scores(problem, model)
+        scores, likely = scores + length * moves, ahead
         # Near the end a step of length 1 leaves a gap of the fourth order: its own decrement says when it is worth asking.
         decrement = max(decrement, 0.0) if length == 1.0 else np.inf
         if solver.n_products > stop.patience:
@@ -292,16 +305,18 @@ def _run(problem: Problem, start: Point, stop: Stop, solver: "_Direct | _Product
 
 def _length(
     problem: Problem, scores: Array, moves: Array, descent: float, penalty: float, penalty_curvature: float, rows: Any
-) -> float:
-    """The length of a step, by the derivative of the objective along it."""
+) -> tuple[float, Array]:
+    """The length of a step, by the derivative of the objective along it, and the probabilities there."""
     weights, own = problem.weights, moves[rows, problem.y]
+    seen: dict[float, Array] = {}
 
     def derivative(length: float) -> float:
-        likely = softmax(scores + length * moves)
+        seen[length] = likely = softmax(scores + length * moves)
         return float(weights @ (np.einsum("ij,ij->i", likely, moves) - own)) + penalty + length * penalty_curvature
 
     noise = 1e-14 * (float(weights @ np.abs(moves).max(axis=1)) + abs(penalty))
-    return step_length(derivative, descent, noise)
+    length = step_length(derivative, descent, noise)
+    return length, seen[length] if length in seen else softmax(scores + length * moves)
 
 
 def _state(

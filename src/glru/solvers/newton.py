@@ -37,7 +37,7 @@ SMALL_STEP = 1e-4
 """A step over rows in blocks is taken where the objective falls by this share of what its slope promises."""
 
 SAMPLED_SHARE = 32
-"""A sample holds one row in this number, but at least ``ROWS_PER_COLUMN`` rows per column."""
+"""A sample holds one row in this number, but at least ``ROWS_PER_COLUMN`` rows per coefficient."""
 
 ROWS_PER_COLUMN = 10
 
@@ -225,7 +225,12 @@ def _mean_score(problem: Problem) -> float:
 
 def has_sample(problem: Problem) -> bool:
     """Whether a sample of the rows in memory can be much smaller than all of them and still large enough for the columns."""
-    return problem.n_rows >= 20_000 and problem.n_rows >= 5 * ROWS_PER_COLUMN * problem.n_columns
+    return problem.n_rows >= 20_000 and problem.n_rows >= 5 * _fewest_sampled(problem)
+
+
+def _fewest_sampled(problem: Problem) -> int:
+    """Rows that a sample has at least; with one score per class a column has a coefficient less than there are classes."""
+    return ROWS_PER_COLUMN * problem.n_columns * max(1, problem.n_scores - 1)
 
 
 def sample_of(problem: Problem) -> Problem | None:
@@ -233,13 +238,12 @@ def sample_of(problem: Problem) -> Problem | None:
 
     The sample carries the weight of all rows, so that the penalty keeps its share of the objective.
     """
-    n_rows, n_columns = problem.n_rows, problem.n_columns
     if isinstance(problem.rows, Blocks):
         return _sample_of_blocks(problem, problem.rows)
     if not has_sample(problem):
         return None
-    size = max(n_rows // SAMPLED_SHARE, ROWS_PER_COLUMN * n_columns)
-    rows = np.sort(np.random.default_rng(0).choice(n_rows, size, replace=False))
+    size = max(problem.n_rows // SAMPLED_SHARE, _fewest_sampled(problem))
+    rows = np.sort(np.random.default_rng(0).choice(problem.n_rows, size, replace=False))
     weight = problem.sample_weight[rows]
     if not weight.any():
         return None
