@@ -9,8 +9,9 @@ import numpy as np
 from glru.bounds import signs
 from glru.cascade import Cascade
 from glru.linalg import calm_blas
-from glru.model_selection.loocv import leave_one_out
+from glru.model_selection.loocv import leave_one_out, start_run
 from glru.model_selection.result import LOOCVResult
+from glru.removals.single import SingleRemovals
 from glru.solution import Solution
 from glru.solvers import solve
 from paper.configuration import Method
@@ -47,6 +48,11 @@ class Settings:
     sample: int
 
 
+def _removals(cascade: Cascade) -> SingleRemovals:
+    assert isinstance(cascade.removals, SingleRemovals)
+    return cascade.removals
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Carried:
@@ -58,15 +64,15 @@ class Carried:
     @classmethod
     def of(cls, solution: Solution, bound: str) -> "Carried":
         """Carry the old optimum to every removal."""
-        cascade = Cascade(solution, bound=bound)
-        cascade.run("carry", cascade.open_rows(), cascade.carry)
+        cascade = start_run(solution, bound=bound)
+        cascade.run("carry", cascade.open_rows(), _removals(cascade).carry)
         return cls(cascade, cascade.seconds["carry"])
 
     def stopped_early(self, size: int | None, seed: int) -> Trainings:
         """The trainings of Algorithm 2, each stopped once its label is certain (Remark 3)."""
 
         def train(row: int) -> float:
-            self.cascade.run("training", np.array([row]), self.cascade.training)
+            self.cascade.run("training", np.array([row]), _removals(self.cascade).training)
             ends = self.cascade.lower[row], self.cascade.upper[row]
             return float(0.5 * sum(ends)) if self.cascade.decided(*ends) else 0.0
 

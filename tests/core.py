@@ -3,7 +3,7 @@
 from glru import _budget, _files, cascade, duality, linalg, refine, regions
 from glru._files import check_target, write_atomically
 from glru.bounds import ScoreBounds, concatenate, intersect, is_decided, predicted, unbounded, widen
-from glru.cascade import STAGES, Cascade, summed
+from glru.cascade import STAGES, Removals
 from glru.certificate import (
     certify,
     correlation_range,
@@ -26,7 +26,7 @@ from glru.metric.classes import ClassMetric
 from glru.metric.columns import DiagonalMetric, OrthogonalMetric, column_metric
 from glru.metric.rows import RowMetric, RowSide, uses_rows
 from glru.model_selection import checkpoint
-from glru.model_selection.loocv import leave_one_out
+from glru.model_selection.loocv import leave_one_out, start_run
 from glru.model_selection.splits import split_rows
 from glru.penalties import Penalty
 from glru.problem import Point, Problem
@@ -36,6 +36,8 @@ from glru.regions.classes import ClassBall, ClassEllipsoid, widen_queries
 from glru.regions.gap import centers, linear_range
 from glru.regions.local import has_support
 from glru.regions.support import Support, SupportEllipsoid, support_of
+from glru.removals import blocks as removal_blocks
+from glru.removals.refitted import summed
 from glru.rows import summary
 from glru.selection import left_out as judges
 from glru.selection import moves
@@ -98,7 +100,6 @@ __all__ = [
     "STAGES",
     "UNIT",
     "AscentRows",
-    "Cascade",
     "ChordFolds",
     "ClassBall",
     "ClassBlocks",
@@ -141,6 +142,7 @@ __all__ = [
     "Proposals",
     "ProximalHinge",
     "Refits",
+    "Removals",
     "RowCandidates",
     "RowMetric",
     "RowModels",
@@ -250,6 +252,7 @@ __all__ = [
     "refine",
     "regions",
     "regions_of",
+    "removal_blocks",
     "removal_factors",
     "row_ellipsoids",
     "row_models",
@@ -262,6 +265,7 @@ __all__ = [
     "solve_shifted",
     "solvers",
     "split_rows",
+    "start_run",
     "step_length",
     "step_radii",
     "sum_error",

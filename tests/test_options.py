@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import glru
 from glru._options import RULES, OptionError, check_options
-from glru.cascade import METHODS
+from glru.removals.single import STEPS
 from glru.selection.criteria import CRITERIA, INFORMATION
 from glru.solvers.api import SOLVERS
 
@@ -130,7 +130,7 @@ def test_names_are_those_of_the_tables_behind_them():
     """A name that the table allows is there, and the other way round."""
     for key, known in {
         "solver": ("auto", *SOLVERS),
-        "loocv.method": tuple(METHODS),
+        "loocv.method": tuple(STEPS),
         "criterion": (*CRITERIA, "deviance", *INFORMATION),
     }.items():
         assert all(RULES[key].holds(name) and repr(name) in RULES[key].wanted for name in known)

@@ -971,7 +971,7 @@ def jackknife(
 
 def _core(model: Any, tol: float, criterion: str | None = None) -> Any:
     """A statsmodels fit as the solution of its problem, if the criterion is meaningful for its weights; anything else unchanged."""
-    if not is_statsmodels(model):
+    if isinstance(model, Problem | Solution) or not is_statsmodels(model):
         return model
     fit = adapt_results(model)
     fit.refuse_information(criterion)

@@ -12,13 +12,13 @@ from tests.attack.campaign import campaign
 from tests.attack.deletions import Truth
 from tests.cases import stored
 from tests.core import (
-    Cascade,
     Deletions,
     LocalRows,
     OrthogonalMetric,
     contested_rows,
     rank,
     score_errors_of_rows,
+    start_run,
     sum_error,
 )
 from tests.core import train as fit
@@ -609,7 +609,7 @@ def test_frames_and_summaries():
 def test_deletions_share_the_cascade_of_leave_one_out():
     """Held-out scores of both ways meet."""
     problem = problem_of(("logistic", 0.05), n=120)
-    cascade = Cascade(fit(problem, tol=1e-9), 1e-6)
+    cascade = start_run(fit(problem, tol=1e-9), 1e-6)
     cascade.follow("certified")
     lower, upper = glru.influence(problem, width=1e-6).measure_bounds("held_out_score")
     assert np.all(lower <= cascade.upper) and np.all(cascade.lower <= upper)

@@ -8,7 +8,7 @@ import pytest
 
 import glru
 from tests.cases import make
-from tests.core import Cascade
+from tests.core import Removals
 from tests.core import checkpoint as module
 
 
@@ -89,8 +89,8 @@ def test_finished_work_is_not_done_again(tmp_path, monkeypatch):
     with pytest.raises(Stop):
         glru.loocv(problem, method="naive", progress=stopping(7), checkpoint=path)
     asked = []
-    without = Cascade.without
-    monkeypatch.setattr(Cascade, "without", lambda self, row: (asked.append(row), without(self, row))[1])
+    without = Removals.without
+    monkeypatch.setattr(Removals, "without", lambda self, row: (asked.append(row), without(self, row))[1])
     first = glru.loocv(problem, method="naive", checkpoint=path)
     assert asked == list(range(8, 12))
     asked.clear()

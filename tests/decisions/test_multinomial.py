@@ -186,7 +186,7 @@ def test_folds_of_a_problem():
 def test_a_hessian_that_is_too_large_is_not_needed(sparse, fit_intercept, spaced, monkeypatch):
     """More unknowns than a Hessian may have: rows and folds are bounded in the space of the rows, or trained and certified by their gaps."""
     if not spaced:
-        for module in ("cascade", "refine"):
+        for module in ("removals.classes", "refine"):
             monkeypatch.setattr(f"glru.{module}.has_class_space", lambda problem: False)
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(36, 2100)) * (rng.random((36, 2100)) < 0.2), np.arange(36) % 3

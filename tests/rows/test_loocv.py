@@ -7,8 +7,8 @@ import pytest
 import glru
 from tests.cases import LOSSES, each
 from tests.certificates.exact import optimum, outside
-from tests.core import cascade as module
 from tests.core import local_rows
+from tests.core import removal_blocks as module
 from tests.decisions.retraining import assert_inside, derived, held_out
 from tests.rows.data import SHAPES, in_blocks, make, mapped
 

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -21,6 +22,10 @@ from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.result import LOOCVResult, RowResults, WrittenRows, count_stages
 from glru.problem import Problem, not_in_memory, require_problem
 from glru.regions.classes import require_classes
+from glru.removals.blocks import BlockRemovals
+from glru.removals.classes import ClassBlockRemovals, ClassRemovals
+from glru.removals.refitted import RefittedRemovals
+from glru.removals.single import SingleRemovals
 from glru.rows import MAX_COLUMNS
 from glru.solution import Solution, shift_columns
 from glru.solvers import train, warn_if_short
@@ -135,7 +140,7 @@ def leave_one_out(
     solution = ensure_trained(problem, tol, checkpoint, budget=budget)
     fitted = time.perf_counter() - begin
     with reporter(progress) as report, calm_blas(data.work if data.in_memory else 0.0):
-        cascade = Cascade(
+        cascade = start_run(
             shift_columns(solution) if refits is None and method == "certified" else solution,
             usual_width(data) if width is None else width,
             bound=bound,
@@ -150,7 +155,8 @@ def leave_one_out(
         )
         if checkpoint is not None:
             # Bounds of differences mean nothing without the class that they are measured from.
-            reference = cascade.reference if data.loss.several and method == "certified" else None
+            removals = cascade.removals
+            reference = removals.reference if isinstance(removals, ClassRemovals) and method == "certified" else None
             settings = (method, bound, cascade.width, cascade.max_memory, tol, aim, reference)
             cascade.recall = checkpoint.recall(budget, solution, *settings, *_known_refits(refits))
         cascade.follow(method)
@@ -161,6 +167,23 @@ def leave_one_out(
     seconds = cascade.seconds if data.in_memory else {"fit": fitted} | cascade.seconds
     n_passes = 0.0 if data.in_memory else data.traffic.passes - before
     return replace(_result(cascade, method, place, seconds, n_passes), aim=aim, problem=data)
+
+
+def start_run(
+    solution: Solution, width: float | None = None, *, refits: Refits | None = None, **options: Any
+) -> Cascade:
+    """Begin a run of leave-one-out, with the removals of this kind of problem.
+
+    ``refits``: what leaving out a row changes beside the row; the other parameters are those of :class:`glru.cascade.Cascade`.
+    """
+    problem = solution.problem
+    if problem.loss.several:
+        kind: Any = partial(ClassRemovals, refits=refits) if problem.in_memory else ClassBlockRemovals
+    elif not problem.in_memory:
+        kind = BlockRemovals
+    else:
+        kind = SingleRemovals if refits is None else partial(RefittedRemovals, refits=refits)
+    return Cascade(kind, solution, width, **options)
 
 
 def _known_refits(refits: Refits | None) -> tuple[Any, ...]:
@@ -320,12 +343,12 @@ def _amend(cascade: Cascade, bounds: ScoreBounds, stages: NDArray[np.int8], outp
     names = np.array(STAGES)[stages]
     for k, (here, places) in cascade.problem.locate(cascade.numbers).items():
         output.amend(k, here, bounds.lower[places], bounds.upper[places], names[places])
-    low, high = cascade.written_errors
+    low, high = cascade.written.errors
     n_open = cascade.open_rows().size
     if cascade.problem.loss.task == "classification":
         more = bounds.errors(cascade.y.astype(np.float64))
         low, high = low + int(more[0]), high + int(more[1])
-        n_open = cascade.n_unlabelled + int(np.count_nonzero(~bounds.decided))
+        n_open = cascade.written.n_unlabelled + int(np.count_nonzero(~bounds.decided))
     counts = np.bincount(stages, minlength=len(STAGES))
-    counts[STAGES.index(cascade.written_by)] += cascade.n_written
+    counts[STAGES.index(cascade.written.stage)] += cascade.written.n_rows
     return WrittenRows(output.folder, (low, high), count_stages(counts), n_open)

@@ -1,0 +1,284 @@
+"""Leave-one-out with one score per class, in memory and in blocks.
+
+A row's bounds are *queries*: its scores, and the leads of a reference class over the others (:func:`glru.bounds.from_queries`).
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from typing import Any, final
+
+import numpy as np
+
+from glru.bounds import Bounds
+from glru.cascade import (
+    ACCURATE,
+    BATCH_STEPS,
+    NAIVE,
+    Removals,
+    Rows,
+    Step,
+    each,
+    open_rows,
+    to_train,
+    ungrouped,
+)
+from glru.problem import Point, Problem
+from glru.refine import class_bounds, class_training
+from glru.regions.classes import has_class_ball, has_classes
+from glru.removals.blocks import MODELS_AT_ONCE, split_open
+from glru.removals.refitted import summed
+from glru.removals.single import TIGHT_ETA
+from glru.solvers import train
+from glru.updates.class_blocks import ClassBlocks
+from glru.updates.class_rows import ClassRows
+from glru.updates.class_space import ClassSpace, RowTrainer, class_space, has_class_space
+from glru.updates.refitted_classes import ClassRefits
+
+NARROWING = 32.0
+"""Products with the data narrow intervals while they are expected to cost at most this many times the closed form of all rows."""
+
+
+@final
+class ClassRemovals(Removals):
+    """Removals of single rows in memory with one score per class, with refitted preprocessing or without."""
+
+    @property
+    def steps(self) -> Mapping[str, tuple[Step[Any], ...]]:
+        return STEPS
+
+    def has_family(self) -> bool:
+        """Whether a Hessian over classes and columns is small enough to form."""
+        return has_classes(self.placed_problem)
+
+    def has_plain_family(self) -> bool:
+        """Whether the same holds and nothing but the row is removed."""
+        return self.refits is None and self.has_family()
+
+    def has_refitted(self) -> bool:
+        """Whether the same holds and preprocessing is fitted again."""
+        return self.refits is not None and self.problem.penalty.smooth and self.has_family()
+
+    def has_proof(self) -> bool:
+        """Whether trainings are certified, by a Hessian or by the gap."""
+        return has_classes(self.problem) or has_class_ball(self.problem)
+
+    def batch_followed(self) -> list[Rows]:
+        """The open rows whose refits are described by changes of the problem, in batches that fit the memory limit."""
+        assert self.refits is not None
+        return [rows[self.refits.together[rows]] for rows in self.run.batches(grouped=False)]
+
+    def select_affordable(self, rows: Rows) -> Rows:
+        return rows[: self.family.affordable(NARROWING)] if self.has_family() else rows
+
+    def single_steps(self) -> Callable[[Rows], Bounds] | None:
+        return self.refine if self.has_family() else None
+
+    @cached_property
+    def family(self) -> ClassRows:
+        """All removals with one score per class."""
+        problem, start = self.placed_problem, self._start
+        family = ClassRows(problem, start)
+        if family.converged or self.space is None:
+            return family if family.converged else ClassRows(problem, self.run.accurate_solution.point)
+        return ClassRows(problem, train(problem, tol=ACCURATE, start=start, budget=self.run.budget).point)
+
+    @cached_property
+    def _sharp(self) -> ClassRows:
+        """The family in the metric at its own base, not at the model one Newton step before it."""
+        family = ClassRows(self.placed_problem, self.family.point)
+        return family if family.usable and family.eta < self.family.eta else self.family
+
+    @property
+    def _tight(self) -> ClassRows:
+        """The family, in a closer metric where narrow intervals are asked for and the error of the metric would weigh in them."""
+        sharp = self.run.width is not None and self.family.usable and self.family.eta > TIGHT_ETA
+        return self._sharp if sharp else self.family
+
+    @cached_property
+    def space(self) -> ClassSpace | None:
+        """The space of the rows that models with one score per class are worked on in; None: that of the columns."""
+        return class_space(self.problem) if self.refits is None and has_class_space(self.problem) else None
+
+    @property
+    def placed_problem(self) -> Problem:
+        """The problem that is worked on where there is one score per class."""
+        return self.problem if self.space is None else self.space.problem
+
+    @cached_property
+    def _start(self) -> Point:
+        return self.solution.point if self.space is None else self.space.place(self.solution)
+
+    def _placed_without(self, row: int) -> tuple[Problem, Point]:
+        """:meth:`without` of :attr:`placed_problem`."""
+        if self.space is None:
+            return self.without(row)
+        return self.placed_problem.without(np.array([row])).require_weight(), self._start
+
+    @cached_property
+    def reference(self) -> Rows:
+        """The class of every row whose lead over the others is bounded: the one that a Newton step without the row names."""
+        found = self.solution.scores.argmax(axis=1)
+        if has_classes(self.placed_problem) and self.family.usable:
+            with np.errstate(all="ignore"):
+                guesses = self.family.guesses(np.arange(found.size))
+            found = np.where(np.isfinite(guesses).all(axis=1), guesses.argmax(axis=1), found)
+        return found
+
+    def local(self, rows: Rows) -> Bounds:
+        """Newton candidates under the local certificate, with one score per class."""
+        return self.family.bounds(rows, self.reference[rows])
+
+    def newton(self, rows: Rows) -> Bounds:
+        """The candidates written down in full, and more steps where needed."""
+        reference, narrow = self.reference[rows], self.run.width is not None
+        return self._tight.refined(rows, reference, self.run.enough_on_average, BATCH_STEPS, narrow)
+
+    @cached_property
+    def _refitted(self) -> ClassRefits:
+        assert self.refits is not None
+        if self.problem.scaling == "sum":
+            return ClassRefits(self.family, self.refits)
+        start = summed(self.solution)
+        return ClassRefits(ClassRows(start.problem, start.point), self.refits.summed(self.problem))
+
+    def refitted(self, rows: Rows) -> Bounds:
+        """Newton candidates with one score per class under preprocessing that is fitted again, and more steps where needed."""
+        return self._refitted.bounds(rows, self.reference[rows], self.run.enough, BATCH_STEPS)
+
+    def refine(self, rows: Rows) -> Bounds:
+        """Newton steps of one row's problem with one score per class, each followed by its certificate."""
+        row = int(rows[0])
+        problem, start = self._placed_without(row)
+        start = self.family.point if self.refits is None and self.family.usable else start
+        decided = partial(self.finished, row)
+        found, _ = class_bounds(problem, start, problem.matrix[rows], self.reference[rows], decided, self.run.budget)
+        return found
+
+    def training(self, rows: Rows) -> Bounds:
+        """A training of one row's problem with one score per class, and Newton steps with certificates from there."""
+        row = int(rows[0])
+        problem, point = self._placed_without(row)
+        decided = partial(self.finished, row)
+        if self._row_trainer is not None:
+            point = self._row_trainer.without(row, problem) or point
+        # Without a Hessian no step has told which class leads.
+        reference = self.reference[rows] if has_classes(problem) else None
+        found, _, _ = class_training(problem, point, problem.matrix[rows], reference, decided, self.run.budget)
+        return found
+
+    @cached_property
+    def _row_trainer(self) -> RowTrainer | None:
+        """Trains models without one row from that of all rows, where a Hessian of all classes is too large."""
+        problem, plain = self.problem, self.refits is None and not has_classes(self.placed_problem)
+        return RowTrainer(self.solution) if plain and problem.arrays.stable and has_class_ball(problem) else None
+
+
+STEPS: Mapping[str, tuple[Step[Any], ...]] = {
+    "certified": (
+        Step(
+            "local",
+            "a Hessian over classes and columns that is small enough to form",
+            ClassRemovals.has_plain_family,
+            open_rows,
+            ClassRemovals.local,
+        ),
+        Step(
+            "newton",
+            "the same; a product with X and one with its transpose for each step",
+            ClassRemovals.has_plain_family,
+            ungrouped,
+            ClassRemovals.newton,
+            tightens=True,
+        ),
+        Step(
+            "newton",
+            "the same, refitted preprocessing and a smooth penalty",
+            ClassRemovals.has_refitted,
+            ClassRemovals.batch_followed,
+            ClassRemovals.refitted,
+            tightens=True,
+        ),
+        Step(
+            "refine",
+            "the same; a Hessian for each step of each row",
+            ClassRemovals.has_family,
+            each,
+            ClassRemovals.refine,
+        ),
+        Step(
+            "training",
+            "a training for each row, certified by a Hessian where one is small enough, or else by its gap",
+            ClassRemovals.has_proof,
+            each,
+            ClassRemovals.training,
+        ),
+    ),
+    "naive": (NAIVE,),
+}
+"""The steps of every method in memory, in the order of their price."""
+
+
+@final
+class ClassBlockRemovals(Removals):
+    """Removals of single rows in blocks with one score per class."""
+
+    @property
+    def steps(self) -> Mapping[str, tuple[Step[Any], ...]]:
+        return BLOCK_STEPS
+
+    @cached_property
+    def family(self) -> ClassBlocks:
+        """All removals."""
+        return ClassBlocks(self.problem, self.solution.point, self.solution.class_sums)
+
+    def has_family(self) -> bool:
+        """Whether a Hessian over classes and columns is small enough to form."""
+        return self.family.usable
+
+    def sweep(self, places: Rows) -> Bounds:
+        """Bound all rows by the closed form; the class of every row whose lead over the others is bounded comes with it."""
+        numbers, y, self.reference, bounds = self.family.closed_form()
+        self.run.hold(numbers, y, bounds)
+        return bounds
+
+    def newton(self, places: Rows) -> Bounds:
+        """The candidates written down in full, and more steps where needed, a pass over the data each."""
+        numbers, reference = self.run.numbers[places], self.reference[places]
+        return self.family.refined(numbers, reference, self.run.enough, BATCH_STEPS)
+
+    def refine(self, rows: Rows) -> Bounds:
+        """Newton steps of one row's problem, each followed by its certificate."""
+        row = int(rows[0])
+        problem, start = self.without(row)
+        query = self.problem.take(self.run.numbers[rows]).matrix
+        decided = partial(self.finished, row)
+        found, _ = class_bounds(problem, start, query, self.reference[rows], decided, self.run.budget)
+        return found
+
+
+BLOCK_STEPS: Mapping[str, tuple[Step[Any], ...]] = {
+    "certified": (
+        Step(
+            "local",
+            "a Hessian over classes and columns that is small enough to form; one pass",
+            ClassBlockRemovals.has_family,
+            None,
+            ClassBlockRemovals.sweep,
+        ),
+        Step(
+            "newton",
+            "the same; a pass for each step",
+            ClassBlockRemovals.has_family,
+            lambda removals: split_open(removals, MODELS_AT_ONCE),
+            ClassBlockRemovals.newton,
+        ),
+        Step(
+            "training",
+            "the same; Newton steps of each row's own problem, a pass each",
+            ClassBlockRemovals.has_family,
+            to_train,
+            ClassBlockRemovals.refine,
+        ),
+    ),
+}
+"""The steps in blocks, in the order of their price."""

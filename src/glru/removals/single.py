@@ -1,0 +1,478 @@
+"""Leave-one-out of rows in memory with one score each."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+
+from glru import duality
+from glru.bounds import Bounds, intersect, unbounded
+from glru.cascade import (
+    BATCH_STEPS,
+    MANY_ROWS,
+    NAIVE,
+    TRIED_ROWS,
+    Cascade,
+    Removals,
+    Rows,
+    Step,
+    always,
+    each,
+    grouped,
+    one_by_one,
+    open_rows,
+    to_train,
+    ungrouped,
+)
+from glru.linalg import Array, to_host
+from glru.losses import Hinge
+from glru.problem import Point, Problem
+from glru.refine import Refinement, approach, has_products
+from glru.regions import EVERY, has_support
+from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
+from glru.updates.ascent_rows import AscentRows, ascent_cost, has_ascent
+from glru.updates.carried_rows import carried_bounds, has_carried
+from glru.updates.centred_rows import centred_bounds, has_centred
+from glru.updates.kink_rows import KinkRows, has_kinks
+from glru.updates.local_rows import LocalRows, has_local_rows, has_piece_rows
+from glru.updates.row_models import has_wide_rows
+from glru.updates.second_order import second_order_bounds
+from glru.updates.support_rows import SupportRows
+from glru.updates.tall_rows import TallRows, has_newton_rows
+from glru.updates.wide_rows import WideRows, leverage_cost
+
+STEPS_BEFORE_KINKS = 8
+"""Steps with the old Hessian where others follow rows over the kinks of their losses: models that few rows cross a kink for need no more."""
+
+FEW_ENTRIES = 100_000
+"""Scores of all rows under the models of the open rows: so few cost less than closer closed forms do."""
+
+TIGHT_ETA = 1e-6
+"""Where narrow intervals are asked for, a metric that is farther than this from the Hessian is formed again at a closer base."""
+
+SMALL_MATRIX = 300_000
+"""Entries of a tall matrix below which the local step costs no more than the carried bound, and is taken first."""
+
+STEPS_TOGETHER = 8
+"""Steps of wide rows ask for each leverage about this often: so many times fewer rows are few then."""
+
+TRAINING_PRODUCTS = 40.0
+"""Products with X and its transpose that a training from the old optimum takes, certificates included."""
+
+CENTRED_PRODUCTS = 400.0
+"""The carried bound with an intercept, which leaves more rows open than leverages do, is asked first where these cost this many products."""
+
+
+class OneScore(Removals):
+    """What problems with one score per row have in common, in memory or in blocks."""
+
+    def has_local(self) -> bool:
+        """Whether the local certificate bounds removals in the space of the columns."""
+        problem = self.problem
+        tall = problem.in_memory and problem.n_rows >= problem.n_columns
+        return tall and (has_local_rows(problem) or has_piece_rows(problem)) and self.run.uniform
+
+    def has_wide(self) -> bool:
+        """Whether removals are bounded in the space of the rows."""
+        return self.problem.in_memory and has_wide_rows(self.problem) and not self.has_kinks()
+
+    def has_kinks(self) -> bool:
+        """Whether the pieces of the losses that rows are on are followed."""
+        problem, run = self.problem, self.run
+        asked = run.bound in ("auto", "primal") and (problem.loss.piecewise or isinstance(problem.loss, Hinge))
+        return asked and has_kinks(problem) and run.uniform
+
+    def has_curvature(self) -> bool:
+        """Whether one row's model is refined by Newton steps."""
+        problem = self.problem
+        return (
+            problem.in_memory and not isinstance(problem.loss, Hinge) and min(problem.matrix.shape) <= problem.largest
+        )
+
+    def refinement(self, place: int) -> tuple[Refinement, Point]:
+        """What is to be proven of a row under the model without it, and where to start."""
+        problem, point = self.without(place)
+        names = EVERY if self.run.bound in ("auto", "local") else (self.run.bound,)
+        here = slice(place, place + 1)
+        query = problem.matrix[here] if self.problem.in_memory else self.problem.take(self.run.numbers[here]).matrix
+        return Refinement(problem, query, lambda *ends: self.finished(place, *ends), names, self.run.budget), point
+
+    def training(self, rows: Rows) -> Bounds:
+        """A full training of one row's problem, with the certificate as the stopping rule (Remark 3)."""
+        work, point = self.refinement(int(rows[0]))
+        work.train(point, 0.0, thorough=False)
+        return work.found
+
+    @abstractmethod
+    def refine(self, rows: Rows) -> Bounds:
+        """More Newton steps for one row, each followed by its certificate."""
+
+    def single_steps(self) -> Callable[[Rows], Bounds] | None:
+        return self.refine if self.has_local() or self.has_wide() else None
+
+
+@final
+class SingleRemovals(OneScore):
+    """Removals of single rows in memory."""
+
+    def __init__(self, run: Cascade) -> None:
+        super().__init__(run)
+        self._families: dict[float, TallRows] = {}
+        self._local: dict[float, LocalRows] = {}
+        self._sharp: dict[float, LocalRows] = {}
+        self._supports: dict[float, SupportRows] = {}
+        self._paths: dict[float, KinkRows] = {}
+
+    @property
+    def steps(self) -> Mapping[str, tuple[Step[Any], ...]]:
+        return STEPS
+
+    def has_carried(self) -> bool:
+        """Whether the old optimum bounds removals, without an intercept."""
+        return has_carried(self.problem)
+
+    def has_centred(self) -> bool:
+        """Whether the carried bound with an intercept is far cheaper than a factor over the rows."""
+        problem = self.problem
+        if not (self.has_wide() and has_centred(problem)):
+            return False
+        return CENTRED_PRODUCTS * problem.matrix.product_cost < leverage_cost(problem, problem.n_rows)
+
+    def carries_first(self) -> bool:
+        """Whether the carried bound is cheaper than the local step."""
+        problem = self.problem
+        # Of a quadratic loss the local step is exact.
+        small = problem.n_rows * problem.n_columns < SMALL_MATRIX or problem.loss.self_concordance == 0.0
+        return (self.has_carried() and not (small and self.has_local())) or self.has_centred()
+
+    def carries_later(self) -> bool:
+        """Whether the carried bound comes after the local step."""
+        return self.has_carried() and not self.carries_first()
+
+    def has_support(self) -> bool:
+        """Whether the penalty has absolute values, and removals are smooth on the columns in use."""
+        return has_support(self.problem) and self.run.uniform and self.run.bound in ("auto", "local")
+
+    def has_wide_steps(self) -> bool:
+        """Whether steps of all open rows at once cost less than training these by products."""
+        problem = self.problem
+        if not self.has_wide() or not self._trains_by_products:
+            return self.has_wide()
+        trainings = TRAINING_PRODUCTS * self.run.n_open * problem.matrix.product_cost
+        return leverage_cost(problem, min(problem.n_rows, STEPS_TOGETHER * self.run.n_open)) < trainings
+
+    def has_ascent(self) -> bool:
+        """Whether passes are cheaper than what else there is: a factor over the rows, all leverages, or training for the hinge."""
+        problem, run = self.problem, self.run
+        if not (has_ascent(problem) and run.width is None and run.bound in ("auto", "primal")):
+            return False
+        if not has_wide_rows(problem):
+            # Of dense data a pass costs about as much as an iteration of the interior-point training, which needs fewer.
+            return isinstance(problem.loss, Hinge) and not problem.matrix.stores_zeros
+        if not run.only_labels:
+            return False
+        n_known = problem.n_rows if "wide" in self.__dict__ else run.n_open
+        return ascent_cost(problem, run.n_open) < leverage_cost(problem, n_known)
+
+    def has_families(self) -> bool:
+        """Whether Newton candidates are made in batches."""
+        return self.run.uniform and has_newton_rows(self.problem)
+
+    def has_guesses(self) -> bool:
+        """Whether all rows' Newton steps are taken at once."""
+        return self.has_families() or has_wide_rows(self.problem)
+
+    def carry(self, rows: Rows) -> Bounds:
+        """The paper's bound, from the old optimum."""
+        lower, upper = carried_bounds(
+            self.solution, "primal" if self.run.bound in ("auto", "local") else self.run.bound
+        )
+        return lower[rows], upper[rows]
+
+    def midpoint(self, rows: Rows) -> Bounds:
+        """The smaller ball that an L2 penalty has around the old optimum, unless another bound was asked for."""
+        if self.problem.fit_intercept:
+            lower, upper = centred_bounds(self.solution)
+            return lower[rows], upper[rows]
+        lower, upper = carried_bounds(
+            self.solution, "midpoint" if self.run.bound in ("auto", "local") else self.run.bound
+        )
+        return lower[rows], upper[rows]
+
+    def local(self, rows: Rows) -> Bounds:
+        """Newton candidates under the local certificate."""
+        lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
+        for factor in np.unique(self.run.factors[rows][np.isfinite(self.run.factors[rows])]):
+            mine = self.run.factors[rows] == factor
+            family = self._local_family(float(factor))
+            bounds = family.bounds(rows[mine], self.run.enough)
+            for sharper in (LocalRows.sharp_bounds, self._second_order):
+                left = np.flatnonzero(~self.run.enough(*bounds))
+                if left.size > MANY_ROWS and left.size * self.problem.n_rows > FEW_ENTRIES:
+                    family = self._tight_family(float(factor))
+                    found = intersect((bounds[0][left], bounds[1][left]), sharper(family, rows[mine][left]))
+                    bounds[0][left], bounds[1][left] = found
+            lower[mine], upper[mine] = bounds
+        return lower, upper
+
+    def _second_order(self, family: LocalRows, rows: Rows) -> Bounds:
+        """Bounds to second order, where they are cheap."""
+        return second_order_bounds(family, rows) if family.has_second_order(rows.size) else unbounded(rows.size)
+
+    def local_newton(self, rows: Rows) -> Bounds:
+        """The candidates written down in full, and more steps where needed."""
+        family = self._tight_family(float(self.run.factors[rows[0]]))
+        n_steps = STEPS_BEFORE_KINKS if self.has_kinks() else BATCH_STEPS
+        return family.refined(rows, self.run.enough, n_steps, n_together=self.run.n_batched)
+
+    def _tight_family(self, factor: float) -> LocalRows:
+        """The family, with a closer base where narrow intervals are asked for and the error of the metric would weigh in them."""
+        family = self._local_family(factor)
+        return family if self.run.width is None or family.eta <= TIGHT_ETA else self._sharp_family(factor)
+
+    def _sharp_family(self, factor: float) -> LocalRows:
+        if self.problem.loss.piecewise:
+            return self._local_family(factor)
+        if factor not in self._sharp:
+            self._sharp[factor] = LocalRows(self._local_family(factor), factor)
+        return self._sharp[factor]
+
+    def _local_family(self, factor: float) -> LocalRows:
+        if factor not in self._local:
+            # Between the kinks of a loss there is no telling how far a step from a rough solution leads.
+            piecewise = self.problem.loss.piecewise
+            family = LocalRows(self.run.accurate_solution if piecewise else self.solution, factor)
+            if not family.converged:
+                family = LocalRows(self.run.accurate_solution, factor)
+            self._local[factor] = family
+        return self._local[factor]
+
+    def support(self, rows: Rows) -> Bounds:
+        """Newton candidates on the supports that models with absolute values in the penalty have without the rows."""
+        factor = float(self.run.factors[rows[0]])
+        if factor not in self._supports:
+            self._supports[factor] = SupportRows(self.run.accurate_solution, factor)
+        return self._supports[factor].bounds(rows, self.run.enough, BATCH_STEPS)
+
+    def paths(self, rows: Rows) -> Bounds:
+        """Optima of the hinge loss, followed while the dual variables of the rows go to zero."""
+        factor = float(self.run.factors[rows[0]])
+        if factor not in self._paths:
+            family = KinkRows(self.solution, factor)
+            self._paths[factor] = family if family.usable else KinkRows(self.run.accurate_solution, factor)
+        return self._paths[factor].bounds(rows, self.run.enough)
+
+    def ascent(self, rows: Rows) -> Bounds:
+        """Passes of dual coordinate ascent for each row, from its Newton candidate where there is one."""
+        start = self._newton_duals if "wide" in self.__dict__ else None
+        lower, upper = unbounded(rows.size)
+        # Where passes do not decide half of the first rows, they are too slow for the others.
+        for here in (slice(0, TRIED_ROWS), slice(TRIED_ROWS, None)):
+            lower[here], upper[here] = self._ascent.bounds(rows[here], self.run.enough, start)
+            if 2 * np.count_nonzero(self.run.enough(lower[here], upper[here])) < lower[here].size:
+                break
+        return lower, upper
+
+    def _newton_duals(self, rows: Rows) -> tuple[Array, Array]:
+        duals, free = self.wide.newton_models(rows)
+        return to_host(duals), free
+
+    @cached_property
+    def _ascent(self) -> AscentRows:
+        return AscentRows(self.run.converged_solution)
+
+    def wide_newton(self, rows: Rows) -> Bounds:
+        """Newton candidates in the dimension of the rows."""
+        self.wide.n_together = self.run.n_batched
+        if self.run.only_labels and self.wide.has_balls:
+            return self.wide.ball_bounds(rows, self.run.enough)
+        return self.wide.quick_bounds(rows)
+
+    def wide_steps(self, rows: Rows) -> Bounds:
+        """More steps from the same candidates, with the old Hessian."""
+        self.wide.n_together = STEPS_TOGETHER * self.run.n_batched
+        return self.wide.bounds(rows, self.run.enough, BATCH_STEPS)
+
+    def newton(self, rows: Rows) -> Bounds:
+        """Newton candidates under the Fenchel-Young gap."""
+        return self._family(float(self.run.factors[rows[0]])).bounds(rows)
+
+    @cached_property
+    def wide(self) -> WideRows:
+        """All removals in the dimension of the rows."""
+        return WideRows(self.run.converged_solution)
+
+    def guess(self, rows: Rows) -> Bounds:
+        """Scores after one Newton step per row (Appendix E.2), without proof; rows of one factor, or a single one."""
+        scores = self._guesses(rows)
+        return scores, scores
+
+    def _guesses(self, rows: Rows) -> Array:
+        if rows.size > 1 and has_wide_rows(self.problem):
+            return self.wide.guesses(rows)
+        if self.has_families() and rows.size > 1 and np.isfinite(self.run.factors[rows[0]]):
+            return self._family(float(self.run.factors[rows[0]])).guesses(rows)
+        problem, point = self.without(int(rows[0]))
+        space = RowSpace(problem) if uses_row_space(problem) else ColumnSpace(problem)
+        unknowns = space.place(point)
+        _, gradient, curvature = problem.loss.expand(problem.y, space.scores(unknowns))
+        step = space.step(unknowns, gradient, curvature)
+        return (space.scores(unknowns) + step.scores)[rows]
+
+    def _family(self, factor: float) -> TallRows:
+        if factor not in self._families:
+            self._families[factor] = TallRows(self.solution, factor)
+        return self._families[factor]
+
+    def refine(self, rows: Rows) -> Bounds:
+        row = int(rows[0])
+        if self._trains_by_products:
+            work, point = self.refinement(row)
+            if work.product_steps(point) is not None:
+                return work.found
+        if self.has_wide() and np.isfinite(self.run.factors[row]):
+            found = self.wide.refine_one(row, lambda *ends: self.finished(row, *ends))
+            self.run.limited[row] = found.exhausted
+            return found.lower, found.upper
+        work, point = self.refinement(row)
+        on_pieces = self._candidate_on_pieces(row, work.problem)
+        if on_pieces is not None and work.newton(on_pieces) is not None:
+            return work.found
+        near = self._candidate(row)
+        if near is None or work.local_steps(approach(work.problem, near)[0], dual=False) is None:
+            work.newton(point)
+        return work.found
+
+    @cached_property
+    def _trains_by_products(self) -> bool:
+        """Whether one row's model is trained and its label proven by products with X, which are cheaper than a factor."""
+        return self.run.only_labels and self.run.bound == "auto" and has_products(self.problem)
+
+    def _candidate(self, row: int) -> Point | None:
+        """Where steps of many rows at once have ended for one that they left open."""
+        for family in (self._sharp.get(float(self.run.factors[row])), self._local.get(float(self.run.factors[row]))):
+            if family is not None and row in family.candidates:
+                return Point.unpacked(family.candidates[row], self.problem.fit_intercept)
+        return None
+
+    def _candidate_on_pieces(self, row: int, problem: Problem) -> Point | None:
+        """The candidate of a row under a loss with kinks, where its gap has left the row open."""
+        family = self._paths.get(float(self.run.factors[row]))
+        if family is None or row not in family.candidates:
+            return None
+        kept = family.candidates[row]
+        assert kept.dual is not None
+        return replace(kept, dual=duality.feasible_dual(problem, kept.dual))
+
+
+CARRY = Step(
+    "carry",
+    "a strongly convex penalty and no intercept; one product with X",
+    SingleRemovals.has_carried,
+    open_rows,
+    SingleRemovals.carry,
+)
+
+ASCENT = Step(
+    "refine",
+    "the logistic or the hinge loss, an L2 penalty, no intercept, cheap products; a few passes over X for each row",
+    SingleRemovals.has_ascent,
+    open_rows,
+    SingleRemovals.ascent,
+)
+
+TRAINING = Step("training", "nothing; a training of each row's own problem", always, to_train, SingleRemovals.training)
+
+APPROXIMATIONS = (
+    Step(
+        "approx",
+        "a smooth loss, few different weights",
+        SingleRemovals.has_guesses,
+        lambda removals: removals.run.batches(removals.has_families()),
+        SingleRemovals.guess,
+        proven=False,
+    ),
+    Step("approx", "a smooth loss; a factor for each row", always, each, SingleRemovals.guess, proven=False),
+)
+
+STEPS: Mapping[str, tuple[Step[Any], ...]] = {
+    "certified": (
+        replace(CARRY, applies=SingleRemovals.carries_first, work=SingleRemovals.midpoint),
+        Step(
+            "local",
+            "a self-concordant or piecewise quadratic loss, a smooth penalty, few different weights, tall data; one Hessian",
+            SingleRemovals.has_local,
+            open_rows,
+            SingleRemovals.local,
+            tightens=True,
+        ),
+        replace(CARRY, applies=SingleRemovals.carries_later, work=SingleRemovals.midpoint),
+        Step(
+            "newton",
+            "as the local step; a product with X for each step",
+            SingleRemovals.has_local,
+            grouped,
+            SingleRemovals.local_newton,
+            tightens=True,
+        ),
+        Step(
+            "newton",
+            "absolute values in the penalty, a self-concordant and smooth loss, few different weights; a Hessian for each support",
+            SingleRemovals.has_support,
+            grouped,
+            SingleRemovals.support,
+            tightens=True,
+        ),
+        Step(
+            "refine",
+            "dense data, a loss with kinks, an L2 penalty on every column, few different weights; a few small systems for each row",
+            SingleRemovals.has_kinks,
+            grouped,
+            SingleRemovals.paths,
+            tightens=True,
+        ),
+        ASCENT,
+        Step(
+            "newton",
+            "wide data and a self-concordant loss, or a smooth one without an intercept; one factor and inverse over the rows",
+            SingleRemovals.has_wide,
+            ungrouped,
+            SingleRemovals.wide_newton,
+            price=2,
+            tightens=True,
+        ),
+        ASCENT,
+        Step(
+            "refine",
+            "the same; products of the size of the rows for each step",
+            SingleRemovals.has_wide_steps,
+            ungrouped,
+            SingleRemovals.wide_steps,
+            price=2,
+            tightens=True,
+        ),
+        Step(
+            "newton",
+            "tall data, a smooth loss, a strongly convex penalty, no intercept; one Hessian, two products with X",
+            SingleRemovals.has_families,
+            grouped,
+            SingleRemovals.newton,
+        ),
+        Step(
+            "refine",
+            "a loss with a curvature; a factor for each step of each row",
+            SingleRemovals.has_curvature,
+            one_by_one,
+            SingleRemovals.refine,
+        ),
+        TRAINING,
+    ),
+    "glru": (CARRY, TRAINING),
+    "naive": (NAIVE,),
+    "approx": APPROXIMATIONS,
+    "approx-glru": (CARRY, *APPROXIMATIONS),
+}
+"""The steps of every method, in the order of their price. A new bound of all rows in memory is a new entry here."""
