@@ -53,6 +53,7 @@ BAD = {
     "error_score": ["warn", None, [1]],
     "checkpoint": [3, ["file"], b"x", True],
     "output": [3, ["file"], True],
+    "change": [3, "rows", [1], None],
     "sample": [*COUNTS, 0],
     "digits": [*COUNTS, 29, None],
     "seed": [*COUNTS, None],
@@ -60,7 +61,7 @@ BAD = {
 }  # fmt: skip
 
 FREE = {  # data, models and what their meaning depends on
-    *("model", "estimator", "problem", "result", "change", "X", "y", "sample_weight", "X_val", "y_val", "groups", "keep", "queries"),
+    *("model", "estimator", "problem", "result", "X", "y", "sample_weight", "X_val", "y_val", "groups", "keep", "queries"),
     *("targets", "lams", "Cs", "start", "until", "scoring", "loss", "C", "lam", "kappa", "class_weight", "preprocessing"),
     *("validation", "n_features_to_select", "random_state", "receipt", "key", "public_key", "solution", "self"),
 }  # fmt: skip
@@ -94,7 +95,7 @@ def cases(names):
 
 
 def refused(option, value):
-    rule = rf"{option} must be .+; got {re.escape(repr(value))}\. [A-Z].*\.$"
+    rule = rf"{option} must be .+; got {re.escape(repr(value))}\. [A-Z].*[.?]$"
     return pytest.raises(OptionError, match=rule)
 
 
@@ -102,7 +103,7 @@ def refused(option, value):
 def test_functions_refuse_bad_options_before_any_work(name, option, value):
     function = getattr(glru, name)
     needed = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
-    given = {p.name: Untouchable() for p in needed}
+    given = {p.name: glru.RemoveRows([0]) if p.name == "change" else Untouchable() for p in needed}
     with refused(option, value):
         function(**given | {option: value})
 
@@ -124,6 +125,19 @@ def test_every_option_has_a_rule(name):
         assert rule is None or option in BAD or "." in option or name in ("StepwiseSelector", "CertifiedRFECV")
         if rule is not None and parameter.default is not parameter.empty:
             assert rule.holds(parameter.default), option
+
+
+def test_a_misspelt_value_or_name_is_answered_by_the_right_one():
+    for given, meant in (({"direction": "forwards"}, "forward"), ({"criterion": "logloss"}, "log_loss"), ({"CV": 3}, "cv")):
+        with pytest.raises(TypeError, match=f"Did you mean '{meant}'"):
+            glru.stepwise(Untouchable(), **given)
+
+
+def test_data_in_the_place_of_a_change_is_named_in_one_line():
+    X, y = np.zeros((50, 3)), np.arange(50) % 2
+    with pytest.raises(TypeError, match=r"^change must be a change such as glru.RemoveRows.*X=X, y=y\).$") as found:
+        glru.after(glru.GLRUClassifier(), X, y)
+    assert len(str(found.value)) < 250
 
 
 def test_names_are_those_of_the_tables_behind_them():

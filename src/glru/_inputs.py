@@ -159,7 +159,7 @@ def require_two(classes: NDArray[Any]) -> None:
         shown = ", ".join(str(c) for c in classes[:5]) + (", ..." if classes.size > 5 else "")
         raise ValueError(
             f"y must have exactly two classes for a classification loss; got {classes.size} ({{{shown}}}). "
-            "Use a one-vs-rest wrapper for more classes, a regression loss for real targets."
+            "Use glru.Multinomial() for more classes, a regression loss such as glru.Squared() for numbers."
         )
 
 

@@ -17,6 +17,9 @@ from typing import Any, TypeVar, final
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+LONGEST_VALUE = 80
+"""Characters of a value in an error message."""
+
 
 class OptionError(ValueError, TypeError):
     """An option has a value that is never valid."""
@@ -35,11 +38,19 @@ class Rule:
         What is allowed, in words: "... must be <wanted>".
     remedy : str
         What to do, as a sentence.
+    names : tuple
+        The words that are allowed, for the suggestion of the nearest one.
     """
 
     holds: Callable[[Any], bool]
     wanted: str
     remedy: str
+    names: tuple[str | None, ...] = ()
+
+    def advise(self, value: Any) -> str:
+        """What to do about a value that is not allowed."""
+        near = _find_nearest(value, [name for name in self.names if name is not None])
+        return self.remedy if near is None else f"Did you mean {near!r}?"
 
     def also(self, value: Any, wanted: str) -> "Rule":
         """The rule with one more value that is allowed."""
@@ -47,7 +58,15 @@ class Rule:
             lambda given: given is value or (isinstance(given, str) and given == value) or self.holds(given),
             f"{self.wanted}{wanted}",
             self.remedy,
+            (*self.names, value) if isinstance(value, str) else self.names,
         )
+
+
+def _find_nearest(word: Any, known: Iterable[str]) -> str | None:
+    """The known word that is spelt most like a given one, if any is."""
+    spelt = {name.lower(): name for name in known}
+    near = get_close_matches(word.lower(), spelt, 1) if isinstance(word, str) else []
+    return spelt[near[0]] if near else None
 
 
 def _is_number(value: Any) -> bool:
@@ -72,6 +91,7 @@ def _one_of(*names: str | None, remedy: str = "Leave it out for the default.") -
         lambda value: value in names if value is None or isinstance(value, str) else False,
         f"{', '.join(listed[:-1])} or {listed[-1]}",
         remedy,
+        names,
     )
 
 
@@ -110,6 +130,7 @@ SPLITS = Rule(
 )
 
 RULES: dict[str, Rule] = {
+    "after.change": Rule(lambda value: hasattr(value, "apply"), "a change such as glru.RemoveRows([3])", "Call glru.after(estimator, change, X=X, y=y)."),
     "tol": TOL,
     "training_tol": TOL,
     "StepwiseSelector.tol": Rule(lambda value: _is_number(value) and math.isfinite(value), "a finite number", "Leave it out.").also(
@@ -186,7 +207,13 @@ def check_options(owner: str, options: Mapping[str, Any], spell: Callable[[str],
     for name, value in options.items():
         rule = RULES.get(f"{owner}.{name}") or RULES.get(name)
         if rule is not None and not rule.holds(value):
-            raise OptionError(f"{spell(name)} must be {rule.wanted}; got {value!r}. {rule.remedy}")
+            raise OptionError(f"{spell(name)} must be {rule.wanted}; got {_show(value)}. {rule.advise(value)}")
+
+
+def _show(value: Any) -> str:
+    """A value on one line, cut off where it is long."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
 
 
 def suggest_options(function: Function) -> Function:
@@ -200,8 +227,8 @@ def suggest_options(function: Function) -> Function:
     def call(*args: Any, **options: Any) -> Any:
         for option in options:
             if option not in known:
-                near = get_close_matches(option, known, 1)
-                hint = f". Did you mean {near[0]!r}?" if near else ""
+                near = _find_nearest(option, known)
+                hint = "" if near is None else f". Did you mean {near!r}?"
                 raise TypeError(f"{name}() got an unexpected keyword argument {option!r}{hint}")
         return function(*args, **options)
 

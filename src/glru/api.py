@@ -318,10 +318,7 @@ def cross_val_predict(
         model = _core(model, tol)
         if is_estimator(model):
             _require_data("cross_val_predict", model, X, y)
-            _refuse(
-                f"{type(model).__name__}: predictions that are not finished cannot be returned as an array",
-                max_seconds=max_seconds,
-            )
+            _refuse("an estimator's predictions, which are always complete", max_seconds=max_seconds)
             weight, others = _fit_params(model, sample_weight, params)
             if isinstance(width, str) and (not return_result or method != "predict"):
                 raise ValueError(

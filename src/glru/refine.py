@@ -751,7 +751,7 @@ def _stepped_bounds(
         for k, bounds in enumerate(steps.found):
             place = begin + k // n_folds
             closer = partial(steps.closer, k, width, aim, len(problems) > 1)
-            yield place, bounds, None if np.all(is_decided(*bounds, width)) else closer
+            yield place, bounds, None if steps.is_narrow(k, width) else closer
 
 
 @final
@@ -786,6 +786,11 @@ class _Steps:
         for k, bounds in zip(columns, found, strict=True):
             self.found[k] = intersect(self.found[k], bounds)
 
+    def is_narrow(self, k: int, width: float | None) -> bool:
+        """Whether a fold needs no closer bounds: of losses with kinks, whose steps may end early, narrow ones are asked for."""
+        bounds = self.found[k]
+        return bool(np.all(is_decided(*bounds, width) if has_local(self.folds[k]) else self.decided(*bounds)))
+
     def closer(
         self, k: int, width: float | None, aim: float | None, more: bool, others: Sequence[int] = ()
     ) -> tuple[Bounds, str]:
@@ -796,7 +801,7 @@ class _Steps:
             self.finished |= places
             self.run(self.models, places, 0.0)
         bounds, model, problem = self.found[k], self.models[:, k], self.problems[self.begin + penalty]
-        if np.all(is_decided(*bounds, width)):
+        if self.is_narrow(k, width):
             return bounds, "newton"
         point = Point(model[: problem.n_columns], float(model[-1]) if problem.fit_intercept else 0.0)
         return _closer_fold_bounds(bounds, problem, point, None, self.folds[k], self.tests[k], width, self.budget, aim)
@@ -938,7 +943,8 @@ def single_fold_bounds(
             return proven, "newton"
     dual = dual_of(problem, problem.scores(start.coef, start.intercept)) if start.dual is None else start.dual
     point = Point(start.coef, start.intercept, duality.feasible_dual(problem, dual))
-    found = refine(problem, point, queries, decided, budget=budget, stepped=stepped)
+    # Where the loss has kinks nothing is tightened below: a step or a training that goes on costs little more.
+    found = refine(problem, point, queries, decided if has_local(problem) else narrow, budget=budget, stepped=stepped)
     if budget.spent and not decided(found.lower, found.upper):
         return (found.lower, found.upper), "undetermined"
     closer = Refinement(problem, queries, narrow, budget=budget, found=(found.lower, found.upper))

@@ -221,7 +221,7 @@ BAD = {
     "wide-y": ({"y": np.zeros((6, 2))}, r"y must have one entry per row of X, shape \(6,\); got shape \(6, 2\)"),
     "short-target": ({"y": Y[:4], "loss": glru.Squared()}, r"y must have one entry per row of X, shape \(6,\)"),
     "one-class": ({"y": np.ones(6)}, r"exactly two classes for a classification loss; got 1 \({1.0}\)"),
-    "three-classes": ({"y": [0, 1, 2, 0, 1, 2]}, r"got 3 \({0, 1, 2}\). Use a one-vs-rest wrapper"),
+    "three-classes": ({"y": [0, 1, 2, 0, 1, 2]}, r"got 3 \({0, 1, 2}\). Use glru.Multinomial"),
     "many-classes": ({"y": np.arange(6)}, r"got 6 \({0, 1, 2, 3, 4, ...}\)"),
     "label-nan": ({"y": [0, 1, np.nan, 1, 1, 0]}, "y must be finite; entry 2 is nan"),
     "label-missing": ({"y": np.array([np.nan, 1.0, 1.0, 1.0, 1.0, 1.0], dtype=object)}, "y must"),

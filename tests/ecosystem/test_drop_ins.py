@@ -110,6 +110,17 @@ def test_frames_and_sparse_matrices():
         assert np.allclose(ours, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("unit", [1.0, 100.0])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_metrics_of_folds_of_losses_with_kinks_have_four_digits(loss, unit):
+    X, y = cancer()
+    X = np.hstack([unit * X[:, :4], X[:, 4:8] / unit])
+    for model in (LinearSVC(loss=loss), make_pipeline(StandardScaler(), LinearSVC(loss=loss)), glru.GLRUClassifier(loss)):
+        result = glru.cross_val_predict(model, X, y, return_result=True)
+        low, high = result.metric_bounds("roc_auc")
+        assert high - low <= 1e-4 * high
+
+
 def test_splits_of_single_rows_take_the_cascade():
     """Any splitter that leaves out one row at a time gives what LeaveOneOut gives."""
     X, y = cancer(40)

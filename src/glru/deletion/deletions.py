@@ -158,9 +158,9 @@ def _trained_reference(solution: Solution, budget: Budget) -> Reference:
     if not metric.eta < 0.5:
         reason = missing_optimum(problem)
         raise ValueError(
-            f"influence needs one optimum: {reason}{_name_dependent(problem)}"
+            f"deleting rows needs one optimum: {reason}{_name_dependent(problem)}"
             if reason is not None
-            else f"influence needs a regular Hessian at the model, which {problem!r} does not have. Use a loss with a curvature "
+            else f"deleting rows needs a regular Hessian at the model, which {problem!r} does not have. Use a loss with a curvature "
             f"(glru.Squared(), glru.Logistic()), an L2 penalty, or remove columns that depend on others.{_name_dependent(problem)}"
         )
     values = RowValues(best.scores, slopes, curvatures)

@@ -4,6 +4,7 @@ The numbers are those anyone can compute again from the remaining data; docs/rec
 """
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Literal, final
 
 import numpy as np
@@ -252,6 +253,20 @@ class ReceiptCheck(Shown):
         """One line: whether the receipt is valid, what holds, and the verifier's numbers (a pandas or polars frame)."""
         columns = {"valid": self.valid, "statement": self.statement, **self._numbers}
         return make_frame({name: [value] for name, value in columns.items()})
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw how far retraining can move the model; returns a :class:`glru.display.IntervalsDisplay`.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if not given.
+        """
+        known = {"length of the coefficients' change": self.radius, "largest change of a score": self.largest_change}
+        ends = np.array([np.inf if value is None else value for value in known.values()])
+        # Pictures are a layer above, and are loaded only for those who draw.
+        kind = import_module("glru.display").IntervalsDisplay
+        return kind(-ends, ends, list(known), "how far retraining can move the model (x: not known)").plot(ax)
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         lines = [("statement", self.statement), *(("not valid", reason) for reason in self.reasons)]

@@ -229,7 +229,7 @@ def _information(name: str, problem: Problem) -> Criterion:
             f"got {loss!r}. Use 'deviance' with cv."
             if loss.link != "identity"
             else f"the criterion {name!r} needs a likelihood, which the logistic and the "
-            f"squared loss have; got {loss!r}."
+            f"squared loss have; got {loss!r}. Use {'log_loss' if loss.several else 'error'!r} with cv."
         )
     if not problem.in_memory:
         raise ValueError(f"the criterion {name!r} needs rows in memory. Give X_val and y_val, and another criterion.")

@@ -134,7 +134,7 @@ def targets_of(y: Any, n_rows: int, sample_weight: Any, objective: Objective, se
     raw = _inputs.as_array(y, "y")
     raw = raw[:, 0] if raw.ndim == 2 and raw.shape[1] == 1 else raw
     if raw.shape != (n_rows,):
-        raise ValueError(f"y must have one label a row of X, shape ({n_rows},); got shape {raw.shape}.")
+        raise ValueError(f"y must have one label per row of X, shape ({n_rows},); got shape {raw.shape}.")
     classes = _inputs.classes_of(raw)
     if classes.size < 2:
         raise ValueError(f"y must have at least two classes; got {classes.size}: {classes.tolist()}.")

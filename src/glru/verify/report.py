@@ -1,7 +1,8 @@
 """``verify``: a sample of proven bounds compared with retraining in arbitrary precision."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, final
 
 import numpy as np
@@ -11,6 +12,7 @@ from glru._extras import require
 from glru._options import check_call
 from glru._results import Shown, make_frame
 from glru.after import After
+from glru.linalg import Array
 from glru.problem import Problem
 from glru.verify.claims import Claim, claims_of
 
@@ -35,6 +37,10 @@ class Verification(Shown):
         ``nan`` where no bounds are finite on both sides.
     digits : int
         Digits to which the models were retrained.
+    names : tuple of str
+        What was compared: one entry per bound, as in the three arrays.
+    lower, upper, values : array of shape (checked,)
+        The bounds, and the numbers of the retrained models, rounded to float64.
 
     Examples
     --------
@@ -51,6 +57,10 @@ class Verification(Shown):
     undetermined: int
     tightest: float
     digits: int
+    names: tuple[str, ...] = field(default=(), compare=False)
+    lower: Array = field(default_factory=lambda: np.empty(0), compare=False)
+    upper: Array = field(default_factory=lambda: np.empty(0), compare=False)
+    values: Array = field(default_factory=lambda: np.empty(0), compare=False)
 
     @property
     def n_wrong(self) -> int:
@@ -58,8 +68,23 @@ class Verification(Shown):
         return len(self.wrong)
 
     def to_frame(self) -> Any:
-        """One line per number outside its bounds; none if all bounds hold (a pandas or polars frame)."""
-        return make_frame({"wrong": list(self.wrong)})
+        """One line per bound that was checked (a pandas or polars frame)."""
+        return make_frame({"name": self.names, "lower": self.lower, "upper": self.upper, "retrained": self.values})
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the bounds around the retrained numbers, in half-widths; returns a :class:`glru.display.IntervalsDisplay`.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if not given.
+        """
+        half = 0.5 * (self.upper - self.lower)
+        with np.errstate(all="ignore"):
+            ends = [(end - self.values) / half for end in (self.lower, self.upper)]
+        # Pictures are a layer above, and are loaded only for those who draw.
+        kind = import_module("glru.display").IntervalsDisplay
+        return kind(*ends, self.names, "bounds minus the retrained number, in half-widths of the interval").plot(ax)
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         counts = {
@@ -132,12 +157,13 @@ def verify(
         problem = result.solution.problem if isinstance(result, After) else getattr(result, "problem", None)
     if not isinstance(problem, Problem):
         raise TypeError(
-            f"verify needs a result of this library and its glru.Problem; got a {type(result).__name__} and, as the problem, {type(problem).__name__}. "
+            f"verify needs a result of this library and its glru.Problem; got {type(result).__name__} and, as the problem, {type(problem).__name__}. "
             "Call glru.verify(result, problem)."
         )
     require("mpmath", "verify", "glru.verify")
     claims = claims_of(result, problem, queries, targets)
     telling = [claim for claim in claims if claim.says_something]
+    compared: list[tuple[str, float, float, float]] = []
     margins, wrong, unchecked, budget = [], [], 0, Budget(max_seconds)
     groups = _group_by_model(_draw_sample(telling, sample, seed))
     for done, group in enumerate(groups):
@@ -162,7 +188,9 @@ def verify(
                 text = f"{trained.mp.nstr(value, 20)} is not between {claim.lower!r} and {claim.upper!r}"
                 wrong.append(f"{claim.name}: {text}")
             margins.append(float(margin / half) if half > 0 else np.nan)
+            compared.append((claim.name, claim.lower, claim.upper, float(value)))
     finite = [margin for margin in margins if not np.isnan(margin)]
+    ends = np.array([line[1:] for line in compared]).reshape(-1, 3)
     return Verification(
         checked=len(margins),
         wrong=tuple(wrong),
@@ -170,6 +198,10 @@ def verify(
         undetermined=len(claims) - len(telling),
         tightest=min(finite, default=float("nan")),
         digits=digits,
+        names=tuple(line[0] for line in compared),
+        lower=ends[:, 0],
+        upper=ends[:, 1],
+        values=ends[:, 2],
     )
 
 
