@@ -128,7 +128,11 @@ def test_every_option_has_a_rule(name):
 
 
 def test_a_misspelt_value_or_name_is_answered_by_the_right_one():
-    for given, meant in (({"direction": "forwards"}, "forward"), ({"criterion": "logloss"}, "log_loss"), ({"CV": 3}, "cv")):
+    for given, meant in (
+        ({"direction": "forwards"}, "forward"),
+        ({"criterion": "logloss"}, "log_loss"),
+        ({"CV": 3}, "cv"),
+    ):
         with pytest.raises(TypeError, match=f"Did you mean '{meant}'"):
             glru.stepwise(Untouchable(), **given)
 

@@ -129,7 +129,7 @@ def test_no_frame_without_a_package_for_it(monkeypatch):
 
 
 def test_every_result_is_a_picture(case):
-    name, result, queries = case
+    _, result, queries = case
     display = result.plot(*queries)
     assert type(display).__module__.startswith("glru.display")
     assert any(axes.has_data() for axes in display.figure_.axes) and display.figure_ is np.ravel(display.ax_)[0].figure

@@ -115,7 +115,11 @@ def test_frames_and_sparse_matrices():
 def test_metrics_of_folds_of_losses_with_kinks_have_four_digits(loss, unit):
     X, y = cancer()
     X = np.hstack([unit * X[:, :4], X[:, 4:8] / unit])
-    for model in (LinearSVC(loss=loss), make_pipeline(StandardScaler(), LinearSVC(loss=loss)), glru.GLRUClassifier(loss)):
+    for model in (
+        LinearSVC(loss=loss),
+        make_pipeline(StandardScaler(), LinearSVC(loss=loss)),
+        glru.GLRUClassifier(loss),
+    ):
         result = glru.cross_val_predict(model, X, y, return_result=True)
         low, high = result.metric_bounds("roc_auc")
         assert high - low <= 1e-4 * high

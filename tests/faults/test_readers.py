@@ -195,12 +195,12 @@ def zipped(path, members):
 
 @pytest.fixture
 def thrifty():
-    """No array of more than 20 MB is made."""
+    """Far less memory is used than the 100 MB that a file pretends to hold."""
     tracemalloc.start()
     yield
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 20 << 20
+    assert peak < 40 << 20
 
 
 @pytest.mark.parametrize("shape", [(10**15, 3), (10**15,), (2**62, 2**62), (10**9, 10**9, 10**9)])

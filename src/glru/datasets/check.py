@@ -80,8 +80,8 @@ def check_table(contents: Contents, target: str | None, keep: Sequence[str] = ()
     text_dates = [name for name in keep if contents.table.schema[name] == pl.String and is_date(contents.table[name])]
     if text_dates:
         raise ValueError(
-            f"{contents.path}: dates must be written as 2024-12-31 to be kept; in {_list_some(text_dates)} they are not, and whether the day or the "
-            "month comes first cannot be told."
+            f"{contents.path}: dates must be written as 2024-12-31 to be kept; those in {_list_some(text_dates)} are not, and it is not known "
+            "whether the day or the month comes first."
         )
     notes = [("read as", "; ".join(contents.notes))] if contents.notes else []
     return Check(left_out, id_column, notes)

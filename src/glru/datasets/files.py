@@ -139,8 +139,17 @@ class Place:
         """Open the file's bytes, decompressed; an error once they exceed the limit for a file of its size."""
         if self.path == STANDARD_INPUT:
             return io.BytesIO(read_standard_input())
-        file = self.opener(self.path, "rb")
-        return file if self.opener is open else io.BufferedReader(_Unpacked(file, self.path))
+        if self.opener is open:
+            return self.path.open("rb")
+        limit = limit_unpacked_size(self.path.stat().st_size)
+        with self.opener(self.path, "rb") as file:
+            data = file.read(limit + 1)
+        if len(data) > limit:
+            raise ValueError(
+                f"{self.path} must unpack to at most {RATIO} times its size or {ROOM >> 20} MiB; it is larger. If that is intended, "
+                "unpack it first and read the unpacked file."
+            )
+        return io.BytesIO(data)
 
 
 @cache
@@ -285,45 +294,6 @@ def _format_of(path: Path, given: Format | None) -> tuple[Format, Callable[..., 
     return form, opener
 
 
-class _Unpacked(io.RawIOBase):
-    """The decompressed bytes of a file, up to a limit."""
-
-    def __init__(self, file: IO[bytes], path: Path) -> None:
-        self._file, self._path = file, path
-        self._limit = limit_unpacked_size(path.stat().st_size)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return self._file.seekable()
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        if whence != io.SEEK_END:
-            return self._file.seek(offset, whence)
-        # The end is found by reading, within the limit.
-        while self.read(io.DEFAULT_BUFFER_SIZE):
-            pass
-        return self._file.seek(offset + self._file.tell())
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._file.read(len(buffer))
-        if self._file.tell() > self._limit:
-            raise ValueError(
-                f"{self._path} must unpack to at most {RATIO} times its size or {ROOM >> 20} MiB; it is larger. If that is intended, "
-                "unpack it first and read the unpacked file."
-            )
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
 def require_polars() -> Any:
     """Import polars, which reads tables."""
     return require("polars", "cli", "reading tables (CSV, TSV, Parquet)")
@@ -353,7 +323,7 @@ def _read_text(place: Place) -> Contents:
     delimiter = _find_delimiter(place, data)
     names = _check_lines(place, data, delimiter)
 
-    def parse(decimal_comma: bool, as_text: Sequence[str] = ()) -> Any:
+    def parse(decimal_comma: bool) -> Any:
         try:
             return pl.read_csv(
                 data,
@@ -361,9 +331,7 @@ def _read_text(place: Place) -> Contents:
                 has_header=place.header,
                 infer_schema_length=None,
                 null_values=[*MISSING, *place.missing],
-                try_parse_dates=True,
                 decimal_comma=decimal_comma,
-                **({"columns": [names.index(name) for name in as_text], "infer_schema": False} if as_text else {}),
             )
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             raise ValueError(f"{place.path} cannot be read: {_first_line(error)}.") from None
@@ -378,13 +346,10 @@ def _read_text(place: Place) -> Contents:
     table = table.drop(
         [name for name in names if name.startswith(UNNAMED) and table[name].null_count() == table.height]
     )
-    used = pl.repeat(True, table.height, eager=True)
     if re.search(rb"\n\r?\n", data):
-        used = table.select(pl.any_horizontal(pl.all().is_not_null())).to_series()
-        table = table.filter(used)
-    table, dates = _convert_dates(table, lambda columns: parse(comma and delimiter != ",", columns).filter(used))
-    table, read_as = _convert_numbers(table, comma)
-    return _wrap_table(place, table, (*notes, *dates, *read_as), comma)
+        table = table.filter(pl.any_horizontal(pl.all().is_not_null()))
+    table, read_as = _convert_numbers(_convert_dates(table), comma)
+    return _wrap_table(place, table, (*notes, *read_as), comma)
 
 
 def _decode(place: Place, data: bytes) -> tuple[bytes, list[str]]:
@@ -507,59 +472,22 @@ def _has_decimal_comma(table: Any, delimiter: str) -> bool:
 
 
 DATE = r"^(\d{1,4})[-./](\d{1,2})[-./](\d{1,4})([ T]\d{1,2}:\d{2}.*)?$"
-DATES = [
-    rf"^(\d{{4}}{mark}\d{{1,2}}{mark}\d{{1,2}}|\d{{1,2}}{mark}\d{{1,2}}{mark}\d{{4}})\b" for mark in ("-", r"\.", "/")
-]
 
 
-def _convert_dates(table: Any, read_text: Callable[[Sequence[str]], Any]) -> tuple[Any, list[str]]:
-    """Convert dates whose order of day and month is certain, and say which order; ambiguous ones stay text."""
+def _convert_dates(table: Any) -> Any:
+    """The table with dates that begin with the year as dates; whether others begin with the day or the month is not guessed."""
     pl = require_polars()
-    texts = [column.name for column in table.get_columns() if column.dtype == pl.String and is_date(column)]
-    told = [column.name for column in table.get_columns() if column.dtype in (pl.Date, pl.Datetime)]
-    if told:
-        raw = read_text(told)
-        raw.columns = told
-        table = table.with_columns(raw[name] for name in told if not raw[name].str.contains(r"^\s*\d{4}-").all())
-    notes = []
-    for name in (name for name in [*told, *texts] if table.schema[name] == pl.String):
-        values = table[name].str.strip_chars()
-        order = _order_of(values)
-        parsed = None if order is None else _parse_dates(values, order)
-        if parsed is not None:
-            table = table.with_columns(parsed)
-            notes.append(f"dates in {name!r} read as {order}")
-    return table, notes
+    for column in table.get_columns():
+        if column.dtype == pl.String and is_date(column) and column.drop_nulls().str.contains(r"^\s*\d{4}-").all():
+            parsed = column.str.strip_chars().str.to_datetime(strict=False)
+            table = table.with_columns(parsed) if parsed.null_count() == column.null_count() else table
+    return table
 
 
 def is_date(column: Any) -> bool:
     """Whether a column of text holds dates."""
     values = column.drop_nulls()
     return len(values) > 0 and bool(values.str.strip_chars().str.contains(DATE).all())
-
-
-def _order_of(values: Any) -> str | None:
-    """Which of day, month and year comes first; None if that is ambiguous."""
-    pl = require_polars()
-    known = values.drop_nulls()
-    # A year has four digits, and one mark separates all parts.
-    if not any(known.str.contains(pattern).all() for pattern in DATES):
-        return None
-    first, second = (values.str.extract(DATE, k).cast(pl.Int64).max() for k in (1, 2))
-    if first > 31:
-        return "year-month-day"
-    if first > 12 or (values.str.contains(r"^\d+\.").all() and second <= 12):
-        return "day-month-year"
-    return "month-day-year" if second > 12 else None
-
-
-def _parse_dates(values: Any, order: str) -> Any:
-    """Dates in a given order; None if some values are not dates."""
-    pl = require_polars()
-    places = {part: k for k, part in enumerate(order.split("-"), start=1)}
-    year, month, day = (values.str.extract(DATE, places[part]).str.zfill(2) for part in ("year", "month", "day"))
-    parsed = (year + "-" + month + "-" + day).str.to_date("%Y-%m-%d", strict=False).alias(values.name)
-    return parsed if parsed.null_count() == values.null_count() and parsed.dtype == pl.Date else None
 
 
 def _has_thousands(values: Any, decimal_comma: bool) -> tuple[Any, str]:
