@@ -434,8 +434,9 @@ def test_moments_are_those_of_a_loop_over_the_rows(fit_intercept):
     found = SecondMoments.of(problem, metric, weights, norms).sizes(steps, lengths)
     exact = np.sqrt(weights @ np.square(moves))
     assert np.all((found >= exact) & (found <= exact * (1.0 + 1e-9)))
-    along = ThirdDerivatives.of(problem, metric, weights).along(steps)
-    np.testing.assert_allclose(along, 0.5 * (np.square(moves).T * weights) @ places, rtol=1e-12)
+    third = ThirdDerivatives(problem, metric, weights)
+    for along in (third.along(steps), third.along(steps, n_steps=6)):
+        np.testing.assert_allclose(along, 0.5 * (np.square(moves).T * weights) @ places, rtol=1e-12)
 
 
 def test_local_rows_stop_where_they_are_decided():

@@ -475,11 +475,14 @@ class Deletions:
     def _sharp(self, rows: Rows, width: float) -> None:
         """The closed form with what it does to the other rows."""
         assert self.family is not None
-        size = self.reference.size
         # One Gram matrix against the scores and slopes of all rows under each model.
-        spared = self.problem.n_rows * (rows.size * (2 * size + 30) - size * size)
+        spared = self._spared(rows.size) - self.problem.n_rows * self.reference.size**2
         if (rows.size > MANY_ROWS or spared > WORTH_A_STAGE) and self.family.has_sharp:
             self._closed_form(rows, sharp=True)
+
+    def _spared(self, n_deletions: int) -> float:
+        """Operations for the scores and slopes of all rows under some models."""
+        return float(self.problem.n_rows * n_deletions * (2 * self.reference.size + 30))
 
     def _closed_form(self, rows: Rows, sharp: bool) -> None:
         for family, mine in self._group(rows):
@@ -523,12 +526,10 @@ class Deletions:
 
     def _second_order(self, rows: Rows, width: float) -> None:
         for family, mine in self._group(rows):
-            if mine.size <= MANY_ROWS:
-                continue
             factors = np.unique(self.factors[rows[mine]])
             if family is self.family and factors.size == 1:
                 family = self._family(float(factors[0]))
-            if not (family.usable and family.has_second_order(mine.size)):
+            if not (family.knows_second_order and self._spared(mine.size) > WORTH_A_STAGE):
                 continue
             base, removals = family.base, family.removals(rows[mine])
             found = second_order_steps(family, rows[mine])

@@ -119,7 +119,7 @@ class GroupRows:
         start, moments = self.candidates(groups, found), family.all_moments
         shares, error = start.shares, base.metric.solve_error
         first = start.solve(start.base_gradients)
-        half = family.third.along(first)
+        half = family.third.along(first, self.factors.size)
         for here, rows, begins, places in self._chunks(groups):
             owners = np.repeat(np.arange(here.start, here.stop), np.diff(np.append(begins, rows.size)))
             moves = np.einsum("ij,ij->i", places, first[owners])

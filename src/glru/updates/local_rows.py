@@ -755,6 +755,8 @@ class LocalRows:
     @cached_property
     def _other_moments(self) -> SecondMoments:
         """The moments of the rows that are not long."""
+        if not self._long[0].size:
+            return self.all_moments
         norms = self._every.norms.copy()
         norms[self._long[0]] = 0.0
         return self.moments(norms)
@@ -812,15 +814,19 @@ class LocalRows:
         good = np.isfinite(models).all(axis=0)
         self.candidates.update(zip(batch.rows[members][good].tolist(), models.T[good], strict=True))
 
-    def has_second_order(self, n_rows: int) -> bool:
-        """Whether candidates to second order are expected to be cheaper than the gradients of all candidates, for some rows."""
+    @property
+    def knows_second_order(self) -> bool:
+        """Whether there are candidates to second order."""
         problem = self.problem
-        if not self.usable:
-            return False
-        size, plain = self.base.step.size, problem.in_memory and problem.arrays.stable
-        cheap = (problem.n_rows + n_rows) * size**2 * (size + 4) < problem.n_rows * n_rows * (2 * size + 30)
         known = problem.loss.fourth_constant is not None and self.factors[0] == self.factors[1]
-        return plain and known and cheap and not problem.matrix.is_thin
+        return self.usable and known and problem.in_memory and problem.arrays.stable and not problem.matrix.is_thin
+
+    def has_second_order(self, n_rows: int) -> bool:
+        """Whether candidates to second order are expected to be cheaper than the gradients of all candidates, for many rows."""
+        size, n_all = self.problem.n_columns + int(self.problem.fit_intercept), self.problem.n_rows
+        return (
+            self.knows_second_order and (n_all + n_rows) * size**2 * (size + 4) < n_all * n_rows * (2 * size + 30)
+        )
 
     @cached_property
     def all_moments(self) -> SecondMoments:
@@ -839,15 +845,15 @@ class LocalRows:
         """Third derivatives of all rows' losses at the base."""
         problem = self.problem
         third = problem.loss.third_derivative(problem.y, self.values.scores)
-        return ThirdDerivatives.of(problem, self.base.metric, self.factors[0] * problem.weights * third)
+        return ThirdDerivatives(problem, self.base.metric, self.factors[0] * problem.weights * third)
 
-    def second_order(self, steps: Array, rows: Rows, places: Array, own: Array) -> Array:
+    def second_order(self, steps: Array, rows: Rows, places: Array, own: Array, n_steps: int) -> Array:
         """Half the third derivatives of the objectives without a row each, along steps, in the coordinates of the metric.
 
-        ``places``: the rows in these coordinates, ``own``: what the steps do to the rows' own scores. All removals have one factor.
+        ``places``: the rows in these coordinates, ``own``: what the steps do to the rows' own scores, ``n_steps``: how many there are in all batches. All removals have one factor.
         """
         assert self.factors[0] == self.factors[1]
-        return self.third.along(steps) - places * (0.5 * self.third.weighted[rows] * np.square(own))[:, None]
+        return self.third.along(steps, n_steps) - places * (0.5 * self.third.weighted[rows] * np.square(own))[:, None]
 
     @cached_property
     def gradients(self) -> Gradients:
@@ -893,7 +899,7 @@ class RowCandidates:
         if not exact and family.has_second_order(n_together):
             places = coordinates(part, base.metric)
             steps, _ = family.directions(removals, places)
-            half = family.second_order(steps, rows, places, np.einsum("ij,ij->i", places, steps))
+            half = family.second_order(steps, rows, places, np.einsum("ij,ij->i", places, steps), n_together)
             correction = new.solve(base.metric.factor.T @ half.T)
             new.models -= np.where(np.isfinite(correction).all(axis=0), correction, 0.0)
         if arrays.stable and part.in_memory:

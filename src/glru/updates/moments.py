@@ -9,7 +9,9 @@ the rows then say of any number of steps what would take a pass over the data fo
 * :math:`\tfrac12 \sum_k s_k \ell'''_k t_k^2 u_k`, the second-order term of the gradient, a cubic form.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -78,41 +80,56 @@ class ThirdDerivatives:
 
     Attributes
     ----------
-    tensor : array of shape (n_pairs, n_unknowns)
-        ``sum_k s_k l'''_k u_k u_k u_k``, one row for each pair of coordinates, with the factor that a pair has in the half.
+    problem, metric : Problem, ColumnMetric
+        The rows, which are in memory, and the metric.
     weighted : array of shape (n_rows,)
         ``s_k l'''_k``.
+    more : array of shape (n_rows, n_more) or None
+        Further coordinates of every row.
     """
 
-    tensor: Array
+    problem: Problem
+    metric: ColumnMetric
     weighted: Array
+    more: Array | None = None
 
-    @classmethod
-    def of(
-        cls, problem: Problem, metric: ColumnMetric, weighted: Array, more: Array | None = None
-    ) -> "ThirdDerivatives":
-        """The sum over all rows, which are in memory; ``more``: further coordinates of every row."""
-        size = metric.size + (0 if more is None else more.shape[1])
-        first, second = np.triu_indices(size)
-        tensor = np.zeros((first.size, size))
-        height = max(64, CHUNK_BYTES // (8 * max(1, first.size)))
-        for start in range(0, problem.n_rows, height):
-            here = np.arange(start, min(start + height, problem.n_rows))
+    @property
+    def _size(self) -> int:
+        return self.metric.size + (0 if self.more is None else self.more.shape[1])
+
+    def _blocks(self, width: int) -> Iterator[tuple[Array, Array]]:
+        """The coordinates of some rows at a time, and these times ``weighted``; ``width``: the numbers per row that are to stay in the cache."""
+        height = max(64, CHUNK_BYTES // (8 * max(1, width)))
+        for start in range(0, self.problem.n_rows, height):
+            here = np.arange(start, min(start + height, self.problem.n_rows))
             # A row without weight does not count, however long it is.
-            here = here[weighted[here] != 0.0]
-            block = coordinates(problem.take(here), metric)
-            block = block if more is None else np.hstack([block, more[here]])
-            tensor += (block[:, first] * block[:, second]).T @ (weighted[here, None] * block)
+            here = here[self.weighted[here] != 0.0]
+            block = coordinates(self.problem.take(here), self.metric)
+            block = block if self.more is None else np.hstack([block, self.more[here]])
+            yield block, self.weighted[here, None] * block
+
+    @cached_property
+    def _tensor(self) -> Array:
+        """``sum_k s_k l'''_k u_k u_k u_k``, one row for each pair of coordinates, with the factor that a pair has in the half."""
+        first, second = np.triu_indices(self._size)
+        tensor = np.zeros((first.size, self._size))
+        for block, weighted in self._blocks(first.size):
+            tensor += (block[:, first] * block[:, second]).T @ weighted
         # Pairs of different coordinates count twice, and all of them by half.
         tensor[first == second] *= 0.5
-        return cls(tensor, weighted)
+        return tensor
 
-    def along(self, steps: Array) -> Array:
-        """``sum_k s_k l'''_k t_k^2 u_k / 2`` for steps, one per row."""
-        first, second = np.triu_indices(self.tensor.shape[1])
-        found = np.empty_like(steps)
+    def along(self, steps: Array, n_steps: int | None = None) -> Array:
+        """``sum_k s_k l'''_k t_k^2 u_k / 2`` for steps, one per row; ``n_steps``: how many there are in all batches, if there may be few."""
+        found = np.zeros_like(steps)
+        if n_steps is not None and 2 * n_steps < self._size**2:
+            # A product with the rows costs less than the tensor.
+            for block, weighted in self._blocks(self._size + steps.shape[0]):
+                found += np.square(block @ steps.T).T @ (0.5 * weighted)
+            return found
+        first, second = np.triu_indices(self._size)
         height = max(64, CHUNK_BYTES // (8 * max(1, first.size)))
         for start in range(0, steps.shape[0], height):
             block = steps[start : start + height]
-            found[start : start + height] = (block[:, first] * block[:, second]) @ self.tensor
+            found[start : start + height] = (block[:, first] * block[:, second]) @ self._tensor
         return found

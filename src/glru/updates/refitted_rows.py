@@ -131,7 +131,7 @@ class TallRefits:
         if not mask.shape[1]:
             return self.family.third
         third = problem.loss.third_derivative(problem.y, self.family.values.scores)
-        return ThirdDerivatives.of(problem, self.family.base.metric, problem.weights * third, mask)
+        return ThirdDerivatives(problem, self.family.base.metric, problem.weights * third, mask)
 
     @cached_property
     def curved_sums(self) -> tuple[float, float, float]:

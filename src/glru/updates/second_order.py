@@ -61,7 +61,7 @@ def second_order_steps(family: LocalRows, rows: Rows) -> SecondOrder:
     first, reach = family.directions(removals, places)
     steps, shares, own = base.steps(removals), removals.metric_shares, removals.weights * removals.curvatures
     with np.errstate(all="ignore"):
-        half, error = family.second_order(first, rows, places, steps.shifts), base.metric.solve_error
+        half, error = family.second_order(first, rows, places, steps.shifts, rows.size), base.metric.solve_error
         back = own * _inner(places, half) / (1.0 - removals.leverages)
         second = -(half + back[:, None] * places)
         second = np.where(np.isfinite(second) & (shares > 0.0)[:, None], second, 0.0)
