@@ -416,9 +416,9 @@ class Problem:
             return self.rows.locate(numbers)
         return {self.rows.number: (numbers, np.arange(numbers.size))} if numbers.size else {}
 
-    def take(self, numbers: NDArray[np.int64]) -> "Problem":
-        """Some rows (their numbers are sorted) in memory, as a part of the problem."""
-        if self.in_memory:
+    def take(self, numbers: NDArray[np.int64] | slice) -> "Problem":
+        """Some rows (their numbers are sorted; of rows in memory also a slice) in memory, as a part of the problem."""
+        if self.in_memory or isinstance(numbers, slice):
             return Problem.of_rows(self.objective, self.matrix[numbers], self.y[numbers], self.sample_weight[numbers])
         found = self.map(_take, own={k: places for k, (places, _) in self.locate(numbers).items()})
         return Problem.of_rows(self.objective, *Sample(tuple(found)).concatenate())

@@ -80,7 +80,7 @@ class RowValues:
     slopes: Array
     curvatures: Array
 
-    def take(self, places: NDArray[np.intp]) -> "RowValues":
+    def take(self, places: NDArray[np.intp] | slice) -> "RowValues":
         """The values of some rows."""
         return RowValues(self.scores[places], self.slopes[places], self.curvatures[places])
 

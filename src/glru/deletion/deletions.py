@@ -37,7 +37,7 @@ from glru.updates.batch import Certified, tighten
 from glru.updates.carried_rows import removal_factors, sum_error
 from glru.updates.gradients import model_scores
 from glru.updates.group_rows import GroupRows
-from glru.updates.local_rows import LocalRows, Removals, RowCandidates
+from glru.updates.local_rows import LocalRows, Removals, RowCandidates, RowMoves
 from glru.updates.moments import coordinates
 from glru.updates.second_order import second_order_steps
 
@@ -65,7 +65,10 @@ TRIED_DELETIONS = 8
 """Deletions trained one by one without making a radius half as large, after which the rest is left as it is."""
 
 CHUNK_ENTRIES = 1 << 16
-"""Directions of a chunk of deletions have about this number of entries: a few such arrays stay in the cache of a core."""
+"""Arrays of a chunk of deletions have about this number of entries: a few of them stay in the cache of a core, and their memory is used again."""
+
+SHORT_ROWS = 8
+"""Entries that are counted for a deletion where arrays have one entry each, of which there are many."""
 
 
 @final
@@ -362,7 +365,7 @@ class Deletions:
         if self.family is None or self.codes is not None or (self._place[members] >= 0).any():
             return self.directions(members) @ axes
         problem, base = self.problem, self.family.base
-        removals = self.family.removals(np.arange(problem.n_rows)).take(members)
+        removals = self._removals_of(members)
         # With R V = I the rows are x = (x V) R, so that a product with V axes errs by no more than one with V and one with the axes do: gamma |x| |V|
         # is at most the solve error times |x V|. So this is within the four solve errors of directions.
         found: Array = model_scores(problem.matrix[members], base.metric.inverse @ axes, problem.fit_intercept)
@@ -373,16 +376,16 @@ class Deletions:
             found += extra[:, None] * ((base.metric.factor @ base.loss_step) @ axes)
         return found
 
-    def own_moves(self) -> Array:
-        """What the candidates without each row do to its own score."""
-        stored = np.flatnonzero(self._place >= 0)
-        found = np.zeros(self.n_deletions)
+    def own_moves(self, rows: slice) -> Array:
+        """What the candidates without each of some rows do to its own score."""
+        stored = np.flatnonzero(self._place[rows] >= 0)
+        found = np.zeros(self._place[rows].size)
         if self.family is not None:
-            removals = self.family.removals(np.arange(self.n_deletions))
+            removals = self._removals_of(rows)
             found = removals.multipliers * np.square(removals.norms) + removals.base_moves
-        for here in self.chunks(stored.size):
-            rows = stored[here]
-            found[rows] = np.einsum("ij,ij->i", self.row_places(rows), self._store[self._place[rows]])
+        if stored.size:
+            mine = stored + rows.start
+            found[stored] = np.einsum("ij,ij->i", self.row_places(mine), self._store[self._place[mine]])
         return found
 
     def row_places(self, rows: Rows | slice) -> Array:
@@ -391,9 +394,9 @@ class Deletions:
         found: Array = model_scores(problem.matrix[rows], self.reference.metric.inverse, problem.fit_intercept)
         return found
 
-    def chunks(self, size: int) -> Iterator[slice]:
-        """Some deletions in consecutive chunks whose directions are small."""
-        height = max(64, CHUNK_ENTRIES // self.reference.size)
+    def chunks(self, size: int, width: int | None = None) -> Iterator[slice]:
+        """Some deletions in consecutive chunks with few entries, ``width`` of each deletion; as many as there are coefficients, if not given."""
+        height = max(64, CHUNK_ENTRIES // (width or self.reference.size))
         for start in range(0, size, height):
             yield slice(start, min(start + height, size))
 
@@ -443,9 +446,12 @@ class Deletions:
     def _closed_moves(self, rows: Rows | slice) -> Array:
         """The moves of the closed form at the base of all rows."""
         assert self.family is not None
-        family, problem = self.family, self.problem
-        removals = family.removals(np.arange(problem.n_rows)).take(rows)
-        return family.directions(removals, self.row_places(rows))[0]
+        return self.family.directions(self._removals_of(rows), self.row_places(rows))[0]
+
+    def _removals_of(self, members: Rows | slice) -> Removals:
+        """Removals at the base of all rows."""
+        assert self.family is not None
+        return self.family.removals(np.arange(self.problem.n_rows)).take(members)
 
     def _to_metric(self, family: LocalRows, moves: Array) -> Array:
         """Moves from a family's base in the coordinates of its metric, as moves from the reference in those of its metric."""
@@ -486,27 +492,36 @@ class Deletions:
 
     def _closed_form(self, rows: Rows, sharp: bool) -> None:
         for family, mine in self._group(rows):
+            chosen = rows[mine]
             if not family.usable or (sharp and not family.has_sharp):
                 continue
-            base, chosen = family.base, rows[mine]
-            removals = family.removals(chosen)
-            others = family.row_moves(chosen, removals) if sharp else None
-            _, nu, exponents = base.remainders(removals, family.largest_norm, others)
-            radii, _ = base.radii(removals, family.largest_norm, nu, exponents)
-            reach = np.abs(removals.multipliers) * removals.norms + removals.base_norms
-            # Directions err by four solve errors of their parts, what they do to the row's own score by five.
-            radii = (radii + 5.0 * base.metric.solve_error * reach) * self._growth(family)
-            # Where nothing better is stored, the closed form is computed again when it is asked for.
-            kept = self._place[chosen] >= 0
-            here = np.flatnonzero(kept) if family is self.family else np.arange(chosen.size)
-            if here.size:
-                places = coordinates(self.problem.take(chosen[here]), base.metric)
-                moves = self._to_metric(family, family.directions(removals.take(here), places)[0])
-                self._take_in(chosen[here], moves, radii[here], "closed form")
-            if family is self.family and not kept.all():
-                lengths, errors = self._closed_lengths(removals, reach)
-                rest = np.flatnonzero(~kept)
-                self._take_radii(chosen[rest], lengths[rest], (radii + errors)[rest], "closed form")
+            if family is self.family and chosen.size == self.n_deletions:
+                for here in self.chunks(self.n_deletions, SHORT_ROWS):
+                    self._take_closed(family, np.arange(here.start, here.stop), self._removals_of(here))
+            else:
+                removals = family.removals(chosen)
+                others = family.row_moves(chosen, removals) if sharp else None
+                self._take_closed(family, chosen, removals, others)
+
+    def _take_closed(self, family: LocalRows, rows: Rows, removals: Removals, others: RowMoves | None = None) -> None:
+        """Take in the closed form of some rows; ``others``: what it does to other rows, where that is known."""
+        base = family.base
+        _, nu, exponents = base.remainders(removals, family.largest_norm, others)
+        radii, _ = base.radii(removals, family.largest_norm, nu, exponents)
+        reach = np.abs(removals.multipliers) * removals.norms + removals.base_norms
+        # Directions err by four solve errors of their parts, what they do to the row's own score by five.
+        radii = (radii + 5.0 * base.metric.solve_error * reach) * self._growth(family)
+        # Where nothing better is stored, the closed form is computed again when it is asked for.
+        kept = self._place[rows] >= 0
+        here = np.flatnonzero(kept) if family is self.family else np.arange(rows.size)
+        if here.size:
+            places = coordinates(self.problem.take(rows[here]), base.metric)
+            moves = self._to_metric(family, family.directions(removals.take(here), places)[0])
+            self._take_in(rows[here], moves, radii[here], "closed form")
+        if family is self.family and not kept.all():
+            lengths, errors = self._closed_lengths(removals, reach)
+            rest = np.flatnonzero(~kept)
+            self._take_radii(rows[rest], lengths[rest], (radii + errors)[rest], "closed form")
 
     def _closed_lengths(self, removals: Removals, reach: Array) -> tuple[Array, Array]:
         """The lengths of the moves of the closed form at the base of all rows, and at least their errors; ``reach``: at least the lengths of their parts."""

@@ -39,10 +39,3 @@ def divide(bounds: Bounds, by: Bounds) -> Bounds:
         above = np.where(upper >= 0.0, upper / least, upper / most)
     return enlarge((np.where(np.isnan(below), -np.inf, below), np.where(np.isnan(above), np.inf, above)), FEW)
 
-
-def square(bounds: Bounds) -> Bounds:
-    """Bounds of the squares of numbers that are not negative."""
-    with np.errstate(over="ignore"):
-        lower, upper = enlarge((np.square(bounds[0]), np.square(bounds[1])), FEW)
-    # A square may underflow: the next number is at least what it would be.
-    return np.maximum(lower, 0.0), np.where(bounds[1] > 0.0, np.nextafter(upper, np.inf), upper)

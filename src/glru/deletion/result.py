@@ -15,8 +15,8 @@ from glru._inputs import is_whole
 from glru._results import Shown, make_frame, show_interval
 from glru.bounds import Bounds, Interval, ScoreBounds, shift
 from glru.cascade import USUAL_MEMORY, Report, reporter, smallest_batch
-from glru.deletion.deletions import OPEN, STAGES, Deletions, require_deletions, weight_slack
-from glru.deletion.intervals import absolute, around, divide, enlarge, negate, square
+from glru.deletion.deletions import OPEN, SHORT_ROWS, STAGES, Deletions, require_deletions, weight_slack
+from glru.deletion.intervals import absolute, around, divide, enlarge, negate
 from glru.linalg import FEW, TINY, Array, calm_blas, gamma, length
 from glru.losses import CUT_OFF, Gamma, Hinge, Loss, Squared, Tweedie, WithOffset
 from glru.model_selection.result import HeldOutScores
@@ -281,23 +281,18 @@ class Influence(HeldOutScores):
         """
         if name not in QUANTITIES:
             raise ValueError(f"the quantity must be one of {', '.join(QUANTITIES)}; got {name!r}.")
-        if name not in self._known:
-            with np.errstate(all="ignore"):  # overflow ends in infinite bounds: nothing is proven then
-                self._known[name] = getattr(self, f"_{name}")()
-        lower, upper = self._known[name]
-        return lower.copy(), upper.copy()
-
-    @cached_property
-    def _known(self) -> dict[str, Bounds]:
-        return {}
+        lower, upper, measure = *np.empty((2, self.n_rows)), getattr(self, f"_{name}")
+        with np.errstate(all="ignore"):  # overflow ends in infinite bounds: nothing is proven then
+            for here in self._deletions.chunks(self.n_rows, SHORT_ROWS):
+                lower[here], upper[here] = measure(here)
+        return lower, upper
 
     # What all quantities are made of.
 
-    @property
-    def _slack(self) -> Array:
+    def _slack(self, rows: Rows | slice) -> Array:
         """At least the distances of the exact moves from the candidates, with the rounding of products with these."""
         deletions = self._deletions
-        return deletions.radii + 8.0 * deletions.reference.metric.solve_error * deletions.lengths
+        return deletions.radii[rows] + 8.0 * deletions.reference.metric.solve_error * deletions.lengths[rows]
 
     @cached_property
     def _theta(self) -> float:
@@ -318,22 +313,19 @@ class Influence(HeldOutScores):
         weights = self.problem.weights
         return float(weights.sum()) / max(int(np.count_nonzero(weights)), 1)
 
-    @cached_property
-    def _row_norms(self) -> Bounds:
-        """Bounds of the norms of all rows in the inverse of the exact Hessian."""
+    def _row_norms(self, rows: slice) -> Bounds:
+        """Bounds of the norms of rows in the inverse of the exact Hessian."""
         reference = self._deletions.reference
-        upper = reference.norms
-        # They were rounded up by a solve error and what covers underflow.
-        lower = upper * (1.0 - 3.0 * reference.metric.solve_error) - 2.0 * reference.metric.tiny
-        lower, upper = enlarge((np.maximum(lower, 0.0), upper), self._theta)
-        return np.maximum(lower, 0.0), upper
+        return self._exact_norms(reference.norms[rows], 2.0 * reference.metric.tiny)
 
     @cached_property
     def _axis_norms(self) -> Bounds:
-        reference = self._deletions.reference
-        upper = reference.axis_norms
-        lower, upper = enlarge((upper * (1.0 - 3.0 * reference.metric.solve_error), upper), self._theta)
-        return np.maximum(lower, 0.0), upper
+        return self._exact_norms(self._deletions.reference.axis_norms)
+
+    def _exact_norms(self, upper: Array, tiny: float = 0.0) -> Bounds:
+        """Bounds of norms in the inverse of the exact Hessian, from norms that were rounded up by a solve error and what covers underflow."""
+        lower = upper * (1.0 - 3.0 * self._deletions.reference.metric.solve_error) - tiny
+        return np.maximum(lower * (1.0 - self._theta), 0.0), upper * (1.0 + self._theta)
 
     @cached_property
     def _freedom(self) -> Interval:
@@ -422,71 +414,71 @@ class Influence(HeldOutScores):
         lower, upper = self.standard_error_bounds
         return 0.5 * lower + 0.5 * upper
 
-    @cached_property
-    def _own_moves(self) -> Array:
-        return self._deletions.own_moves()
+    def _cooks_distance(self, rows: slice) -> Bounds:
+        lower, upper = around(self._deletions.lengths[rows], self._slack(rows))
+        lower, upper = np.maximum(lower, 0.0) * (1.0 - self._theta), upper * (1.0 + self._theta)
+        (low, high), (least, most) = self._freedom, self._unit
+        # One factor for all rows, each end rounded outward; squares may underflow: the next number is at least what they would be.
+        lower, upper = lower / most * (1.0 - FEW), upper / least * (1.0 + FEW)
+        upper = np.square(upper) / low * (1.0 + 4.0 * FEW)
+        lower, upper = np.square(lower) / high * (1.0 - 4.0 * FEW), np.nextafter(upper, np.inf)
+        return np.nan_to_num(np.maximum(lower, 0.0)), np.where(np.isnan(upper), np.inf, upper)
 
-    def _cooks_distance(self) -> Bounds:
-        lengths, slack = self._deletions.lengths, self._slack
-        lower, upper = around(lengths, slack)
-        low, high = self._freedom
-        lower, upper = enlarge((np.maximum(lower, 0.0), upper), self._theta)
-        ones = np.ones(1)
-        lower, upper = square(self._in_units((np.maximum(lower, 0.0), upper), (ones, ones)))
-        return divide((lower, upper), (np.full(1, low), np.full(1, high)))
-
-    def _leverage(self) -> Bounds:
+    def _leverage(self, rows: slice) -> Bounds:
         problem, reference = self.problem, self._deletions.reference
+        norms, curvatures = self._row_norms(rows), reference.values.curvatures[rows]
         # Multiplied first: squares of norms may overflow where leverages do not.
-        roots = (np.sqrt(problem.weights * (reference.values.curvatures + tiny)) for tiny in (0.0, LEAST_CURVATURE))
-        lower, upper = square((self._row_norms[0] * next(roots), self._row_norms[1] * next(roots)))
-        moves = reference.norms * reference.radius + reference.errors
+        weights = problem.weights[rows]
+        lower, upper = norms[0] * np.sqrt(weights * curvatures), norms[1] * np.sqrt(weights * (curvatures + LEAST_CURVATURE))
+        moves = reference.norms[rows] * reference.radius + reference.errors[rows]
         # The curvature at the optimum's score; of a loss without a self-concordance constant the one at the model.
         drift = np.expm1((problem.loss.self_concordance or 0.0) * moves) + LOSS_UNITS + weight_slack(problem)
-        lower, upper = lower * (1.0 - drift), upper * (1.0 + drift)
+        lower, upper = np.square(lower) * (1.0 - drift), np.nextafter(np.square(upper) * (1.0 + drift), np.inf)
         # Without a proof a leverage is a number between 0 and 1 all the same.
         return np.maximum(np.nan_to_num(lower), 0.0), np.where(upper < 1.0, upper, 1.0)
 
-    def _score_change(self) -> Bounds:
-        return negate(around(self._own_moves, self._deletions.reference.norms * self._slack))
+    def _score_change(self, rows: slice) -> Bounds:
+        return negate(around(self._deletions.own_moves(rows), self._deletions.reference.norms[rows] * self._slack(rows)))
 
-    def _dffits(self) -> Bounds:
-        return self._in_units(self.measure_bounds("score_change"), self._row_norms)
+    def _dffits(self, rows: slice) -> Bounds:
+        return self._in_units(self._score_change(rows), self._row_norms(rows))
 
-    def _held_out_score(self) -> Bounds:
-        reference = self._deletions.reference
-        half = reference.norms * self._slack + reference.errors + FEW * np.abs(reference.values.scores)
-        return around(reference.values.scores + self._own_moves, half + FEW * np.abs(self._own_moves))
+    def _held_out_score(self, rows: slice) -> Bounds:
+        reference, moves = self._deletions.reference, self._deletions.own_moves(rows)
+        scores = reference.values.scores[rows]
+        half = reference.norms[rows] * self._slack(rows) + reference.errors[rows] + FEW * (np.abs(scores) + np.abs(moves))
+        return around(scores + moves, half)
 
-    def _evaluated_at(self) -> Bounds:
+    def _evaluated_at(self, rows: slice) -> Bounds:
         """Held-out scores, widened by what the evaluation of a loss does as an error of its score."""
-        (lower, upper), noise = self.measure_bounds("held_out_score"), self.problem.score_noise + 4.0 * FEW
-        return lower - noise - 4.0 * FEW * np.abs(lower), upper + noise + 4.0 * FEW * np.abs(upper)
+        (lower, upper), noise = self._held_out_score(rows), self.problem.score_noise + 16.0 * FEW
+        return lower - noise - 16.0 * FEW * np.abs(lower), upper + noise + 16.0 * FEW * np.abs(upper)
 
-    def _deletion_residual(self) -> Bounds:
-        lower, upper = self._evaluated_at()
-        loss, y = self.problem.loss, self.problem.y
+    def _deletion_residual(self, rows: slice) -> Bounds:
+        lower, upper = self._evaluated_at(rows)
+        loss, y = self.problem.loss, self.problem.y[rows]
         # Derivatives of a convex loss grow with the score.
         least, most = -loss.derivative(y, upper)[1], -loss.derivative(y, lower)[0]
-        ends = -loss.derivative_range(y)[1], -loss.derivative_range(y)[0]
+        low, high = loss.derivative_range(y)
         known = np.isfinite(lower) & np.isfinite(upper)
         least, most = enlarge((least, most), LOSS_UNITS)
         # What underflows is smaller than this, and what was cut off is larger.
         least, most = np.where(least < -CUT_OFF, -np.inf, least - TINY), np.where(most > CUT_OFF, np.inf, most + TINY)
-        return np.where(known, np.maximum(least, ends[0]), ends[0]), np.where(known, np.minimum(most, ends[1]), ends[1])
+        return np.where(known, np.maximum(least, -high), -high), np.where(known, np.minimum(most, -low), -low)
 
-    def _deviance_residual(self) -> Bounds:
-        lower, upper = self._evaluated_at()
+    def _deviance_residual(self, rows: slice) -> Bounds:
+        lower, upper = self._evaluated_at(rows)
         known = np.isfinite(lower) & np.isfinite(upper)
-        found = enlarge((self._deviance_at(upper), self._deviance_at(lower)), LOSS_UNITS)
+        found = enlarge((self._deviance_at(rows, upper), self._deviance_at(rows, lower)), LOSS_UNITS)
         # The root of a loss that underflows is smaller than TINY.
         return np.where(known, found[0] - TINY, -np.inf), np.where(known, found[1] + TINY, np.inf)
 
-    def _deviance_at(self, scores: Array) -> Array:
-        """The signed roots of twice the losses above their least values; they fall with the scores."""
-        loss, y = self.problem.loss, self.problem.y
-        excess = loss.fenchel_young(y, scores, np.zeros_like(scores))
-        return -np.sign(loss.gradient(y, scores)) * np.sqrt(2.0 * np.maximum(excess, 0.0))
+    def _deviance_at(self, rows: slice, scores: Array) -> Array:
+        """The signed roots of twice the losses, whose least value is 0; they fall with the scores."""
+        values, slopes, _ = self.problem.loss.expand(self.problem.y[rows], scores)
+        # What was cut off is larger.
+        values = np.where(values > CUT_OFF, np.inf, values)
+        return -np.sign(slopes) * np.sqrt(2.0 * np.maximum(values, 0.0))
 
     def _chosen(self, rows: Sequence[int] | Rows | None) -> Rows:
         if rows is None:
@@ -525,7 +517,7 @@ class Influence(HeldOutScores):
             known = np.isfinite(middle) & np.isfinite(share)
             scaled = deletions.reference.metric.inverse * -np.where(known, middle, 0.0)[:, None]
             axes = np.where(known, deletions.reference.axis_norms * middle * (1.0 + share), np.inf)
-            slack = (self._slack + FEW * deletions.lengths) * (1.0 + FEW) + TINY
+            slack = (self._slack(slice(None)) + FEW * deletions.lengths) * (1.0 + FEW) + TINY
             shares = np.where(known, share, 0.0)
             for here in deletions.chunks(size):
                 members = here if chosen is None else chosen[here]
@@ -577,7 +569,7 @@ class Influence(HeldOutScores):
         places, norms = deletions.row_places(asked), deletions.reference.norms[asked]
         with np.errstate(all="ignore"):
             moves = deletions.directions(chosen) @ places.T
-            return negate(around(moves, np.outer(self._slack[chosen], norms)))
+            return negate(around(moves, np.outer(self._slack(chosen), norms)))
 
     def top(self, k: int = 10, by: str = "cooks_distance", column: str | int | None = None) -> Ranking:
         """The rows in which a quantity is largest in absolute value; only rows that contest a place are narrowed further.
@@ -609,7 +601,6 @@ class Influence(HeldOutScores):
             before = deletions.radii[contested].copy()
             widest = float((before / deletions.scale[contested]).max())
             deletions.narrow(contested, 0.1 * widest if np.isfinite(widest) else self.width)
-            self._forget()
             if not np.any(deletions.radii[contested] < 0.5 * before):
                 break
         return rank(name, *self._sizes(by, place), k)
@@ -638,12 +629,7 @@ class Influence(HeldOutScores):
         for here in deletions.chunks(self.n_rows):
             moves[here] = deletions.moves_along(here, reference.metric.inverse[place][:, None])[:, 0]
         norms = self._axis_norms[0][place : place + 1], self._axis_norms[1][place : place + 1]
-        return absolute(self._in_units(around(moves, self._slack * reference.axis_norms[place]), norms))
-
-    def _forget(self) -> None:
-        """Compute quantities anew from radii that have changed."""
-        self._known.clear()
-        self.__dict__.pop("_own_moves", None)
+        return absolute(self._in_units(around(moves, self._slack(slice(None)) * reference.axis_norms[place]), norms))
 
     def to_frame(self, dfbetas: bool = False) -> Any:
         """One line per row (a pandas or polars frame): target, both ends of every quantity, and the stage.

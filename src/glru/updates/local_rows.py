@@ -72,6 +72,9 @@ LOST_DIGITS = 1e-3
 MOST_ETA = 0.5
 """A metric that is farther than this from the exact Hessian proves nothing worth having."""
 
+PREPARED_ROWS = 1 << 13
+"""Rows whose removals are prepared at a time."""
+
 FAR_MOVE = 1.0
 """Rows whose score moves by more than this (times the self-concordance constant) are left out of the Hessian."""
 
@@ -636,8 +639,16 @@ class LocalRows:
 
     @cached_property
     def _every(self) -> Removals:
-        """The removals of all rows, which are in memory."""
-        return self.base.prepare(self.problem, self._values, self._errors)
+        """The removals of all rows, which are in memory; some at a time, whose arrays stay in the cache and whose memory is used again."""
+        found = np.empty((len(fields(Removals)), self.problem.n_rows))
+        for start in range(0, self.problem.n_rows, PREPARED_ROWS):
+            here = slice(start, start + PREPARED_ROWS)
+            values = None if self._values is None else self._values.take(here)
+            errors = None if self._errors is None else self._errors[here]
+            part = self.base.prepare(self.problem.take(here), values, errors)
+            for numbers, field in zip(found, fields(Removals), strict=True):
+                numbers[here] = getattr(part, field.name)
+        return Removals(*found)
 
     def removals(self, rows: Rows, part: Problem | None = None) -> Removals:
         """The removals of some rows; ``part``: the rows, if they were taken."""
