@@ -137,6 +137,10 @@ def _balance(problem: Problem, dual: Array) -> Array:
     """The part of :func:`feasible_dual` that meets the equality constraints."""
     if not problem.fit_intercept and not problem.unpenalised.size:
         return dual
+    free = problem.unpenalised
+    if free.size and is_balanced(problem, dual) and not constrained_correlations(problem, dual)[free].any():
+        # A linearised dual point: the correction would be rounding, and costs a Gram matrix.
+        return dual
     lower, upper = problem.loss.derivative_range(problem.y)
     room = np.minimum(np.minimum(upper + dual, -dual - lower), 1.0)
     shift, corrected = _balancing_shift(problem, room), dual
@@ -145,7 +149,7 @@ def _balance(problem: Problem, dual: Array) -> Array:
         if not np.all((lower <= -corrected) & (-corrected <= upper)):
             corrected = dual
             break
-    if problem.unpenalised.size or is_balanced(problem, corrected):
+    if free.size or is_balanced(problem, corrected):
         return corrected
     return _scale_to_balance(problem, dual)
 

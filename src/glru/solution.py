@@ -72,6 +72,8 @@ class Solution:
         float64 allowed no more progress.
     solver : str
         The solver's name.
+    hessian : array or None
+        The upper triangle of the Hessian before the last step of a direct Newton training over the columns.
 
     Notes
     -----
@@ -96,6 +98,7 @@ class Solution:
     status: Status
     solver: str
     known_pair: Pair | None = None
+    hessian: Array | None = None
     expansion: Expansion | None = None
     class_sums: ClassSums | None = None
     n_passes: float = 0.0

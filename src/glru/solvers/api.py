@@ -12,6 +12,7 @@ from glru._options import check_call, warn_caller
 from glru.duality import missing_optimum
 from glru.linalg import calm_blas
 from glru.losses import Hinge, Logistic, SmoothedHinge, SquaredHinge
+from glru.metric.columns import column_metric
 from glru.problem import Point, Problem, not_in_memory, require_problem
 from glru.regions import LocalEllipsoid, has_local
 from glru.regions.class_sums import ClassSums
@@ -128,16 +129,18 @@ def warn_if_short(solution: Solution, tol: float) -> Solution:
     """
     problem = solution.problem
     bare = problem.in_memory and problem.unpenalised.size > 0 and not problem.loss.several
-    if bare and solution.status == "converged" and not (_has_ellipsoid(solution) or np.isfinite(solution.gap)):
+    if bare and solution.status == "converged" and not (_has_one_optimum(solution) or np.isfinite(solution.gap)):
         solution = replace(solution, status="stalled")
     if _is_short(solution):
         _warn(solution, tol)
     return solution
 
 
-def _has_ellipsoid(solution: Solution) -> bool:
-    """Whether the local certificate holds around a model: there is one optimum, and it is near."""
+def _has_one_optimum(solution: Solution) -> bool:
+    """Whether there is one optimum: the Hessian before the last step is regular, or the local certificate holds around the model."""
     problem = solution.problem
+    if solution.hessian is not None and column_metric(problem.totals, solution.hessian).eta < 0.5:
+        return True
     return has_local(problem) and bool(np.isfinite(LocalEllipsoid.at(problem, solution.point).radius))
 
 
@@ -467,7 +470,7 @@ def _finish(problem: Problem, run: Run, tol: float, name: str) -> Solution:
             slopes = problem.loss.gradient(problem.y, problem.scores(point.coef, point.intercept))
             dual = np.where((problem.weights > 0.0).reshape((-1,) + (1,) * (dual.ndim - 1)), dual, -slopes)
         point = replace(point, dual=duality.feasible_dual(problem, dual))
-    solution = solution_at(problem, point, run.n_iter, run.status, name)
+    solution = replace(solution_at(problem, point, run.n_iter, run.status, name), hessian=run.hessian)
     reached = solution.reached(tol)
     if reached == (run.status == "converged") or run.status == "stopped":
         return solution

@@ -127,11 +127,12 @@ class Stop:
 @final
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Where a solver ended; ``expansion``, ``class_sums``: the sums there, of a run over rows in blocks."""
+    """Where a solver ended; ``hessian``: over the columns, before the last step; ``expansion``, ``class_sums``: the sums at the end, of rows in blocks."""
 
     point: Point
     n_iter: int
     status: Status
+    hessian: Array | None = None
     expansion: Expansion | None = None
     class_sums: ClassSums | None = None
 
@@ -266,12 +267,14 @@ class Step:
     """A Newton direction: ``move`` in the space's unknowns, ``scores`` in the scores.
 
     ``slope`` and ``curvature`` describe the penalty along it: ``penalty(step) = penalty + step slope + step^2 curvature / 2``.
+    ``hessian``: what it was solved with, over the columns.
     """
 
     move: Array
     scores: Array
     slope: float
     curvature: float
+    hessian: Array | None = None
 
 
 class Space(ABC):
@@ -331,9 +334,10 @@ class ColumnSpace(Space):
         slope = problem.matrix.T @ forces + lam * coef
         if problem.fit_intercept:
             slope = np.append(slope, forces.sum())
-        move = -solve_shifted(problem.hessian(d), slope)
+        hessian = problem.hessian(d)
+        move = -solve_shifted(hessian, slope)
         delta, shift = self.primal(move)
-        return Step(move, problem.scores(delta, shift), float(lam * coef @ delta), float(lam * delta @ delta))
+        return Step(move, problem.scores(delta, shift), float(lam * coef @ delta), float(lam * delta @ delta), hessian)
 
 
 @final
@@ -496,6 +500,7 @@ class InMemory(Place):
         values, self.gradient, self.curvature = problem.loss.expand(problem.y, scores)
         self.value = float(problem.weights @ values) + penalty
         self.linear: Array | None = None
+        self.hessian: Array | None = None
 
     @classmethod
     def of(cls, problem: Problem, start: Point) -> "InMemory":
@@ -510,9 +515,27 @@ class InMemory(Place):
             linear = duality.feasible_dual(problem, -self.gradient)
             gap = duality.gap(problem, *self.space.primal(self.unknowns), linear).value
         else:
-            gap = np.inf if linear is None else float(duality.row_terms(problem, self.scores, linear).sum())
+            gap = np.inf if linear is None else self._linear_gap(linear)
         dual = -self.gradient if linear is None else linear
         return State(n_iter, self.value, gap, self.scores, dual, partial(self.space.primal, self.unknowns))
+
+    def _linear_gap(self, dual: Array) -> float:
+        r"""At least the gap of a linearised dual point, before a step has raised curvatures.
+
+        With :math:`\delta = |\ell'(z) + a|` curvatures between ``z`` and the score whose slope is ``-a`` are at least :math:`h - M \delta`, since
+        :math:`|h'| \le M h` makes them change by at most ``M`` times the slope, so that :math:`F_\ell(y; z, -a) \le \delta^2 / (2 (h - M \delta))`.
+        """
+        problem = self.space.problem
+        constant, used = problem.loss.self_concordance, problem.weights > 0.0
+        if constant is None:
+            return float(duality.row_terms(problem, self.scores, dual).sum())
+        off = np.abs(self.gradient + dual)
+        left = self.curvature - constant * off
+        terms = problem.weights * np.square(off) / np.where(left > 0.5 * self.curvature, 2.0 * left, 1.0)
+        far = np.flatnonzero(used & ~(left > 0.5 * self.curvature))
+        if far.size:
+            terms[far] = duality.row_terms(problem.take(far), self.scores[far], dual[far])
+        return float(terms.sum(where=used))
 
     def step(self, floor: Floor) -> tuple[Step, float, float]:
         self.curvature = floor.raise_floor(self.curvature, self.scores)
@@ -536,10 +559,14 @@ class InMemory(Place):
         return InMemory(self.space, self.unknowns, self.scores, self.penalty)
 
     def arrive(self, there: Place, step: Step, length: float, stop: Stop) -> Place:
+        assert isinstance(there, InMemory)
+        there.hessian = step.hessian
         if length == 1.0:
-            assert isinstance(there, InMemory)
             there.linear = self._linear_dual(step, stop)
         return there
+
+    def end(self, state: State, status: Status) -> Run:
+        return replace(super().end(state, status), hessian=self.hessian)
 
     def _linear_dual(self, step: Step, stop: Stop) -> Array | None:
         """The linearised dual point of a full step; None where it leaves the domain or the gap is sure to be too large."""
