@@ -72,8 +72,8 @@ class Solution:
         float64 allowed no more progress.
     solver : str
         The solver's name.
-    hessian : array or None
-        The upper triangle of the Hessian before the last step of a direct Newton training over the columns.
+    before : tuple of array or None
+        The scores before the last step of a direct Newton training over the columns, and the upper triangle of the Hessian there.
 
     Notes
     -----
@@ -98,7 +98,7 @@ class Solution:
     status: Status
     solver: str
     known_pair: Pair | None = None
-    hessian: Array | None = None
+    before: tuple[Array, Array] | None = None
     expansion: Expansion | None = None
     class_sums: ClassSums | None = None
     n_passes: float = 0.0

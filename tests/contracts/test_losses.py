@@ -243,6 +243,33 @@ def test_self_concordance(loss):
 
 
 @every_loss
+def test_slopes_and_curvatures_bound_the_fenchel_young_value(loss):
+    """``F(y; z, g) <= d^2 / (2 (h - M d))``, ``d = |l'(z) - g|``: what a training stops by."""
+    constant = loss.self_concordance
+    if constant is None:
+        return
+    y, z = labels(loss), np.broadcast_to(SCORES, (labels(loss).shape[0], SCORES.size))
+    slope, curvature = loss.gradient(y, z), loss.curvature(y, z)
+    for share in (-0.99, -0.3, -1e-3, 1e-3, 0.3, 0.99):
+        off = share * curvature / max(constant, 1.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bound = np.square(off) / (2.0 * (curvature - constant * np.abs(off)))
+        assert np.all(loss.fenchel_young(y, z, slope + off) <= bound * (1.0 + 1e-9) + 1e-14)
+
+
+@every_loss
+def test_long_arrays_are_evaluated_as_short_ones(loss):
+    random = np.random.default_rng(0)
+    y, z = random.choice(labels(loss)[:, 0], 20_001), random.choice(SCORES, 20_001)
+    g = loss.project(y, loss.gradient(y, z) + 0.01)
+    long = (*loss.expand(y, z), loss.fenchel_young(y, z, g), loss.value(y, z))
+    parts = [slice(start, start + 1000) for start in range(0, y.size, 1000)]
+    short = [(*loss.expand(y[p], z[p]), loss.fenchel_young(y[p], z[p], g[p]), loss.value(y[p], z[p])) for p in parts]
+    for whole, pieces in zip(long, zip(*short, strict=True), strict=True):
+        np.testing.assert_allclose(whole, np.concatenate(pieces), rtol=1e-14, atol=1e-15)
+
+
+@every_loss
 def test_far_scores_are_finite(loss):
     """Nothing overflows (a warning is an error here), and nothing is NaN."""
     y, z = labels(loss), np.array([-1e4, -800.0, 800.0, 1e4])

@@ -476,3 +476,24 @@ def test_slow_coordinate_ascent_gives_way(fit_intercept):
         assert solution.status == "converged" and solution.reached(1e-7)
         ended[lam] = solution.solver
     assert ended[1e-2] == "dual-cd" and ended[1e-8] != "dual-cd"
+
+
+@pytest.mark.parametrize("loss", [glru.Logistic(), glru.Poisson(), glru.Gamma()])
+def test_unpenalised_columns_take_one_hessian_per_step(loss, monkeypatch):
+    """The linearised dual point is feasible, and the last Hessian proves that there is one optimum."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 4))
+    scores = X @ np.array([0.5, -0.2, 0.1, 0.0])
+    y = scores + random.logistic(size=300) > 0 if loss == glru.Logistic() else random.gamma(3.0, np.exp(scores) / 3.0)
+    problem = glru.Problem(X, y, loss, glru.L2(np.zeros(4)), fit_intercept=True)
+    kind, calls = type(problem.matrix), []
+    inner = kind.column_gram
+
+    def counted(self, weights):
+        calls.append(weights)
+        return inner(self, weights)
+
+    monkeypatch.setattr(kind, "column_gram", counted)
+    solution = glru.solve(problem)
+    assert solution.status == "converged" and len(calls) == solution.n_iter
+    assert solution.relative_gap <= 1e-6

@@ -38,4 +38,3 @@ def divide(bounds: Bounds, by: Bounds) -> Bounds:
         below = np.where(lower >= 0.0, lower / most, lower / least)
         above = np.where(upper >= 0.0, upper / least, upper / most)
     return enlarge((np.where(np.isnan(below), -np.inf, below), np.where(np.isnan(above), np.inf, above)), FEW)
-

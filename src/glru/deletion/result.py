@@ -429,7 +429,10 @@ class Influence(HeldOutScores):
         norms, curvatures = self._row_norms(rows), reference.values.curvatures[rows]
         # Multiplied first: squares of norms may overflow where leverages do not.
         weights = problem.weights[rows]
-        lower, upper = norms[0] * np.sqrt(weights * curvatures), norms[1] * np.sqrt(weights * (curvatures + LEAST_CURVATURE))
+        lower, upper = (
+            norms[0] * np.sqrt(weights * curvatures),
+            norms[1] * np.sqrt(weights * (curvatures + LEAST_CURVATURE)),
+        )
         moves = reference.norms[rows] * reference.radius + reference.errors[rows]
         # The curvature at the optimum's score; of a loss without a self-concordance constant the one at the model.
         drift = np.expm1((problem.loss.self_concordance or 0.0) * moves) + LOSS_UNITS + weight_slack(problem)
@@ -438,7 +441,9 @@ class Influence(HeldOutScores):
         return np.maximum(np.nan_to_num(lower), 0.0), np.where(upper < 1.0, upper, 1.0)
 
     def _score_change(self, rows: slice) -> Bounds:
-        return negate(around(self._deletions.own_moves(rows), self._deletions.reference.norms[rows] * self._slack(rows)))
+        return negate(
+            around(self._deletions.own_moves(rows), self._deletions.reference.norms[rows] * self._slack(rows))
+        )
 
     def _dffits(self, rows: slice) -> Bounds:
         return self._in_units(self._score_change(rows), self._row_norms(rows))
@@ -446,7 +451,9 @@ class Influence(HeldOutScores):
     def _held_out_score(self, rows: slice) -> Bounds:
         reference, moves = self._deletions.reference, self._deletions.own_moves(rows)
         scores = reference.values.scores[rows]
-        half = reference.norms[rows] * self._slack(rows) + reference.errors[rows] + FEW * (np.abs(scores) + np.abs(moves))
+        half = (
+            reference.norms[rows] * self._slack(rows) + reference.errors[rows] + FEW * (np.abs(scores) + np.abs(moves))
+        )
         return around(scores + moves, half)
 
     def _evaluated_at(self, rows: slice) -> Bounds:

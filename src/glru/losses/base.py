@@ -1,13 +1,19 @@
 """What a loss is: a convex function of one score, with everything duality needs to know about it."""
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from glru.linalg import FEW, Array, arrays_of, floats, namespace
 
+CHUNK_ENTRIES = 1 << 13
+"""Entries of long arrays that are evaluated at a time."""
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 Task = Literal["classification", "regression"]
 Link = Literal["identity", "log", "logit"]
 
@@ -165,6 +171,26 @@ class Loss(ABC):
         there = arrays_of(g)
         lower, upper = self.derivative_range(y)
         return there.xp.clip(g, there.put(lower), there.put(upper))
+
+
+def in_chunks(method: Method) -> Method:
+    """Evaluate long arrays of one shape some entries at a time: the dozen arrays on the way stay in the cache, and their memory is used again."""
+
+    @wraps(method)
+    def evaluate(self: Any, *arrays: Any) -> Any:
+        first = arrays[-1]
+        whole = type(first) is not np.ndarray or first.size <= CHUNK_ENTRIES
+        if whole or not all(np.ndim(a) == first.ndim and len(a) == len(first) for a in arrays):
+            return method(self, *arrays)
+        height = 1 + CHUNK_ENTRIES * len(first) // first.size
+        parts = [slice(start, start + height) for start in range(0, len(first), height)]
+        found = [method(self, *(array[part] for array in arrays)) for part in parts]
+        joined = (
+            [np.concatenate(pieces) for pieces in zip(*found, strict=True)] if isinstance(found[0], tuple) else None
+        )
+        return np.concatenate(found) if joined is None else tuple(joined)
+
+    return cast(Method, evaluate)
 
 
 def where_true(xp: Any, condition: Any, value: float) -> Array:

@@ -7,6 +7,7 @@ Exponentials stop at ``LARGEST_EXPONENTIAL``: values, slopes and curvatures of a
 search. Fenchel-Young values, which certificates are made of, are infinite there.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -16,7 +17,7 @@ from scipy.special import xlog1py, xlogy
 
 from glru._options import suggest_options
 from glru.linalg import FEW, Array, floats
-from glru.losses.base import Link, Loss, Task, require_positive
+from glru.losses.base import Link, Loss, Task, in_chunks, require_positive
 from glru.losses.logistic import divergence, entropy_excess
 
 LARGEST_EXPONENTIAL = 1e300
@@ -68,15 +69,20 @@ class LogLink(Loss):
                 f"another loss: {remedy}."
             )
 
-    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
-        return self.expand(y, z)[0]
+    @abstractmethod
+    def _derivatives(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
+        """First and second derivative."""
 
     def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
-        slope = self.expand(y, z)[1]
+        slope = self._derivatives(y, z)[0]
         return slope, slope
 
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
-        return self.expand(y, z)[2]
+        return self._derivatives(y, z)[1]
+
+    @in_chunks
+    def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
+        return self.value(y, z), *self._derivatives(y, z)
 
 
 @final
@@ -99,25 +105,19 @@ class Poisson(LogLink):
     self_concordance: ClassVar[float | None] = 1.0
     fourth_constant: ClassVar[float | None] = 1.0
 
-    def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
+    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)
-        mean = exponential(z)
-        slope = mean - y
         # y (e^t - 1 - t) with t the distance from the best score: a difference of what is known, but near it.
         t = z - np.log(np.where(y > 0.0, y, 1.0))
-        value = np.asarray(slope - y * t)
+        value = np.asarray(exponential(z) - y - y * t)
         near = (np.abs(t) < SERIES_RADIUS) & (y > 0.0)
         value[near] = y[near] * _bregman_series(t[near])
-        return value, slope, mean
+        return value
 
-    def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
+    def _derivatives(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         y, z = floats(y, z)
-        slope = exponential(z) - y
-        return slope, slope
-
-    def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
-        _, z = floats(y, z)
-        return exponential(z)
+        mean = exponential(z)
+        return mean - y, mean
 
     def third_derivative(self, y: ArrayLike, z: ArrayLike) -> Array:
         return self.curvature(y, z)
@@ -130,6 +130,7 @@ class Poisson(LogLink):
         (y,) = floats(y)
         return 0.0 - y, np.full_like(y, np.inf)
 
+    @in_chunks
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
         y, z, g = floats(y, z, g)
         return mean_divergence(g + y, z)
@@ -156,10 +157,14 @@ class Gamma(LogLink):
     fourth_constant: ClassVar[float | None] = 1.0
     positive: ClassVar[bool] = True
 
-    def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
+    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
+        y, z = floats(y, z)
+        return bregman(np.log(y) - z)
+
+    def _derivatives(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         y, z = floats(y, z)
         ratio = scale_exponential(y, -z)
-        return bregman(np.log(y) - z), 1.0 - ratio, ratio
+        return 1.0 - ratio, ratio
 
     def third_derivative(self, y: ArrayLike, z: ArrayLike) -> Array:
         return -self.curvature(y, z)
@@ -175,6 +180,7 @@ class Gamma(LogLink):
         (y,) = floats(y)
         return np.full_like(y, -np.inf), np.ones_like(y)
 
+    @in_chunks
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
         y, z, g = floats(y, z, g)
         return mean_divergence(1.0 - g, np.log(y) - z)
@@ -241,14 +247,17 @@ class Tweedie(LogLink):
         a, b = self._exponents
         return exponential(a * z), scale_exponential(y, -b * z)
 
-    def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
+    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)
-        a, b = self._exponents
-        up, down = self._parts(y, z)
-        with np.errstate(divide="ignore"):
-            shift = np.where(y > 0.0, z - np.log(y), 0.0)
+        (a, b), positive = self._exponents, y > 0.0
+        # Any shift but one near zero, which takes longer, where the target is zero.
+        shift = np.where(positive, z - np.log(np.where(positive, y, 1.0)), 1.0)
         value = y**a * (bregman(a * shift) / a + bregman(-b * shift) / b)
-        return np.where(y > 0.0, np.minimum(value, LARGEST_EXPONENTIAL), up / a), up - down, a * up + b * down
+        return np.where(positive, np.minimum(value, LARGEST_EXPONENTIAL), exponential(a * z) / a)
+
+    def _derivatives(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
+        (a, b), (up, down) = self._exponents, self._parts(*floats(y, z))
+        return up - down, a * up + b * down
 
     def third_derivative(self, y: ArrayLike, z: ArrayLike) -> Array:
         a, b = self._exponents
@@ -269,11 +278,12 @@ class Tweedie(LogLink):
         (y,) = floats(y)
         return np.where(y > 0.0, -np.inf, 0.0), np.full_like(y, np.inf)
 
+    @in_chunks
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
         # With A e^(a t) / a and B e^(-b t) / b around the score of g, t the distance from it: two non-negative terms.
         y, z, g = floats(y, z, g)
         a, b = self._exponents
-        there = self._score_of(y, g)
+        there = self._score_of(y, g, z)
         # The value grows with the distance of that score, which is known up to some units: further away is on the safe side.
         there = there - np.copysign(FEW / min(a, b) * (1.0 + np.abs(there) + np.abs(z)), z - there)
         t = z - there
@@ -283,19 +293,17 @@ class Tweedie(LogLink):
         far = np.isnan(found) | (np.abs(t) * max(a, b) > LOG_LARGEST)
         return np.where(y > 0.0, np.where(far, np.inf, found), zero)
 
-    def _score_of(self, y: Array, g: Array) -> Array:
-        """The score at which the derivative is ``g``, for targets above 0; of others the logarithm of the mean there."""
+    def _score_of(self, y: Array, g: Array, start: Array | None = None) -> Array:
+        """The score at which the derivative is ``g``, for targets above 0; of others the logarithm of the mean there. ``start``: one that may be near."""
         a, b = self._exponents
         y = np.where(y > 0.0, y, 1.0)
-        # Above: e^(a z) alone would be g, below: y e^(-b z) alone would be -g. Newton's method on a convex and a concave side of it.
         with np.errstate(all="ignore"):
             log_y = np.log(y)
-            top = np.log(np.maximum(g, 0.0) + y**a) / a
-            low = -np.log(np.maximum(-g, 0.0) / y + y ** (-b)) / b
-            z = np.where(g >= 0.0, np.maximum(top, log_y), np.minimum(low, log_y))
+            z = log_y if start is None else start
             for _ in range(60):
                 up, down = np.exp(a * z), y * np.exp(-b * z)
-                # Newton's method for log(up) = log(g + down) or log(down) = log(up - g): both are nearly linear.
+                # Newton's method for log(up) = log(g + down) or log(down) = log(up - g): concave or convex with slopes from a or b to 1, so that it
+                # converges from anywhere.
                 over = np.where(g >= 0.0, a * z - np.log(g + down), np.log(up - g) - log_y + b * z)
                 slope = np.where(g >= 0.0, a + b * down / (g + down), b + a * up / (up - g))
                 step = over / slope
@@ -345,7 +353,11 @@ class NegativeBinomial(LogLink):
         """``z - log theta``: the log-odds of ``p``."""
         return z - np.log(self.theta)
 
-    def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
+    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
+        y, z = floats(y, z)
+        return self.fenchel_young(y, z, np.zeros_like(z))
+
+    def _derivatives(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         y, z = floats(y, z)
         margin = self._margin(z)
         tail = np.exp(-np.abs(margin))
@@ -353,7 +365,7 @@ class NegativeBinomial(LogLink):
         p, rest = np.where(margin >= 0.0, inverse, tail * inverse), np.where(margin >= 0.0, tail * inverse, inverse)
         # theta (mu - y) / (theta + mu), from whichever of mu / theta and theta / mu is below 1.
         slope = np.where(margin >= 0.0, self.theta - y * tail, self.theta * tail - y) * inverse
-        return self.fenchel_young(y, z, np.zeros_like(z)), slope, (y + self.theta) * p * rest
+        return slope, (y + self.theta) * p * rest
 
     def third_derivative(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)
@@ -372,6 +384,7 @@ class NegativeBinomial(LogLink):
         (y,) = floats(y)
         return 0.0 - y, np.full_like(y, self.theta)
 
+    @in_chunks
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
         y, z, g = floats(y, z, g)
         margin, total = self._margin(z), y + self.theta
@@ -379,8 +392,7 @@ class NegativeBinomial(LogLink):
         inside = (up >= 0.0) & (down >= 0.0)
         # The divergence of (q, 1 - q) from (p, 1 - p), with whichever of q and 1 - q belongs to the smaller of p and 1 - p.
         q = np.where(inside, np.where(margin > 0.0, down, up) / total, 0.0)
-        found, _ = divergence(np.atleast_1d(q), np.atleast_1d(np.abs(margin)))
-        return np.where(inside, total * found.reshape(q.shape), np.inf)
+        return np.where(inside, total * divergence(q, np.abs(margin))[0], np.inf)
 
 
 def exponential(x: Array) -> Array:
@@ -418,16 +430,14 @@ def mean_divergence(u: Array, log_mean: Array) -> Array:
     every = bool(np.all(inside))
     if not every:
         u, log_mean = np.where(inside, u, 0.0), np.where(inside, log_mean, 0.0)
-    u, log_mean = np.atleast_1d(u), np.atleast_1d(log_mean)
     mean = np.exp(log_mean)
     excess = u - mean
     near = np.abs(excess) < mean
-    found = mean * entropy_excess(np.divide(excess, mean, out=np.zeros_like(mean), where=near))
+    found = mean * entropy_excess(np.where(near, excess, 0.0) / np.where(near, mean, 1.0))
     if not np.all(near):
         # Far from the mean nothing cancels, and its logarithm survives its underflow.
-        far = ~near
-        found[far] = np.maximum(xlogy(u[far], u[far]) - u[far] * log_mean[far] - excess[far], 0.0)
-    found = found.reshape(inside.shape)
+        far = np.maximum(u * np.log(np.where(u > 0.0, u, 1.0)) - u * log_mean - excess, 0.0)
+        found = np.where(near, found, far)
     return found if every else np.where(inside, found, np.inf)
 
 

@@ -5,17 +5,14 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import entr, expit, xlog1py, xlogy
+from scipy.special import entr, expit
 
 from glru._options import suggest_options
-from glru.linalg import FEW, Array, floats, is_foreign, namespace
-from glru.losses.base import Link, Loss, Task
+from glru.linalg import FEW, Array, floats, namespace
+from glru.losses.base import Link, Loss, Task, in_chunks
 
 VECTORISED_FROM = 4096
 """From this number of scores on, slopes are made by NumPy's exponential, which is vectorised, instead of ``expit``."""
-
-CHUNK_ENTRIES = 1 << 13
-"""Entries of long vectors that are worked on at a time: the dozen vectors on the way stay in the second-level cache."""
 
 
 @final
@@ -103,16 +100,17 @@ class Logistic(Loss):
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
         return self.fenchel_young_slope(y, z, g)[0]
 
+    @in_chunks
     def fenchel_young_slope(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> tuple[Array, Array]:
         y, z, g = floats(y, z, g)
-        if is_foreign(g) or g.size <= CHUNK_ENTRIES or not y.shape[:1] == z.shape[:1] == g.shape[:1]:
-            return _fenchel_young_slope(y, z, g)
-        value, size = np.empty(g.shape), np.empty(g.shape)
-        height = 1 + CHUNK_ENTRIES * len(g) // g.size
-        for start in range(0, len(g), height):
-            part = slice(start, start + height)
-            value[part], size[part] = _fenchel_young_slope(y[part], z[part], g[part])
-        return value, size
+        xp = namespace(g)
+        margin, q = y * z, -y * g
+        inside = (q >= 0.0) & (q <= 1.0)
+        # The Kullback-Leibler divergence of (q, 1 - q) from (p, 1 - p), p = sigmoid(-margin), is the same with both
+        # pairs swapped: swap so that p <= 1/2, where p and q - p have small relative errors.
+        q = xp.where(inside, xp.where(margin < 0.0, 1.0 - q, q), 0.0)
+        value, excess = divergence(q, xp.abs(margin))
+        return xp.where(inside, value, np.inf), xp.abs(excess)
 
 
 @final
@@ -196,14 +194,14 @@ class Binomial(Loss):
         # Rounded down: what is at most this is inside.
         return 0.0 - y, np.where(1.0 - rest < y, np.nextafter(rest, 0.0), rest)
 
+    @in_chunks
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
         y, z, g = floats(y, z, g)
         up, down = _move_shares(y, g)
         inside = (up >= 0.0) & (down >= 0.0)
         # The share that belongs to the smaller of p and 1 - p.
         q = np.where(inside, np.where(z > 0.0, down, up), 0.0)
-        found, _ = divergence(np.atleast_1d(q), np.broadcast_to(np.abs(z), np.atleast_1d(q).shape))
-        return np.where(inside, found.reshape(q.shape), np.inf)
+        return np.where(inside, divergence(q, np.broadcast_to(np.abs(z), q.shape))[0], np.inf)
 
 
 def _move_shares(y: Array, g: Array) -> tuple[Array, Array]:
@@ -211,21 +209,6 @@ def _move_shares(y: Array, g: Array) -> tuple[Array, Array]:
     rest = 1.0 - y
     # What rounding took from 1 - y comes back where the difference is small.
     return y + g, (rest - g) + ((1.0 - rest) - y)
-
-
-def _fenchel_young_slope(y: Array, z: Array, g: Array) -> tuple[Array, Array]:
-    """The Fenchel-Young value and the size of its derivative in the score."""
-    xp = namespace(g)
-    margin, q = y * z, -y * g
-    inside = (q >= 0.0) & (q <= 1.0)
-    # The Kullback-Leibler divergence of (q, 1 - q) from (p, 1 - p), p = sigmoid(-margin), is the same with both
-    # pairs swapped: swap so that p <= 1/2, where p and q - p have small relative errors.
-    q = xp.where(inside, xp.where(margin < 0.0, 1.0 - q, q), 0.0)
-    if xp is not np:
-        value, excess = _divergence_everywhere(xp, q, xp.abs(margin))
-        return xp.where(inside, value, np.inf), xp.abs(excess)
-    value, excess = divergence(np.atleast_1d(q), np.atleast_1d(np.abs(margin)))
-    return np.where(inside, value.reshape(q.shape), np.inf), np.abs(excess, out=excess).reshape(q.shape)
 
 
 def _tails(xp: Any, margin: Array) -> tuple[Array, Array, Array]:
@@ -244,30 +227,29 @@ def softplus(x: Array) -> Array:
 
 def divergence(q: Array, margin: Array) -> tuple[Array, Array]:
     """``KL((q, 1 - q) || (p, 1 - p))`` for ``p = sigmoid(-margin)``, ``margin >= 0``, as two non-negative terms; and ``q - p``."""
-    tail = np.exp(-margin)
+    xp = namespace(q)
+    tail = xp.exp(-margin)
     p = tail / (1.0 + tail)
     excess = q - p
+    near = xp.abs(excess) < p
     value = (1.0 - p) * entropy_excess(-excess / (1.0 - p))
-    far = ~(np.abs(excess) < p)
-    if not far.any():
-        value += p * entropy_excess(excess / p)
-        return value, excess
-    near = ~far
-    value[near] += p[near] * entropy_excess(excess[near] / p[near])
-    # Far from p nothing cancels, and log p = -softplus(margin) survives the underflow of p.
-    q = q[far]
-    value[far] += np.maximum(xlogy(q, q) + q * softplus(margin[far]) - excess[far], 0.0)
-    return value, excess
+    close = p * entropy_excess(xp.where(near, excess, 0.0) / xp.where(near, p, 1.0))
+    if xp is np and near.all():
+        return value + close, excess
+    # Far from p nothing cancels, and log p = -softplus(margin) survives the underflow of p. Both cases of every entry are computed: choosing the
+    # entries of one costs more than its logarithms.
+    far = xp.maximum(q * xp.log(xp.where(q > 0.0, q, 1.0)) + q * softplus(margin) - excess, 0.0)
+    return value + xp.where(near, close, far), excess
 
 
 def entropy_excess(e: Array) -> Array:
     """``(1 + e) log(1 + e) - e`` on ``-1 <= e``, accurate near zero where it is ``e^2 / 2``."""
-    value = _entropy_series(np, e)
-    large = np.abs(e) >= 0.03
-    if large.any():
-        t = e[large]
-        value[large] = xlog1py(1.0 + t, t) - t
-    return value
+    xp = namespace(e)
+    series, large = _entropy_series(xp, e), xp.abs(e) >= 0.03
+    if xp is np and not large.any():
+        return series
+    inside = xp.where(e > -1.0, e, 0.0)
+    return xp.where(large, xp.where(e > -1.0, (1.0 + inside) * xp.log1p(inside) - inside, 1.0), series)
 
 
 def _entropy_series(xp: Any, e: Array) -> Array:
@@ -278,22 +260,3 @@ def _entropy_series(xp: Any, e: Array) -> Array:
         series *= -e
         series += 1.0 / ((k + 1) * (k + 2))
     return e * e * series
-
-
-def _divergence_everywhere(xp: Any, q: Array, margin: Array) -> tuple[Array, Array]:
-    """``divergence`` with both cases of every entry computed and one chosen, as suits a device."""
-    tail = xp.exp(-margin)
-    p = tail / (1.0 + tail)
-    excess = q - p
-    near = xp.abs(excess) < p
-    close = p * _entropy_everywhere(xp, xp.where(near, excess, 0.0) / xp.where(near, p, 1.0))
-    logarithm = xp.log(xp.where(q > 0.0, q, 1.0))
-    far = xp.maximum(q * logarithm + q * softplus(margin) - excess, 0.0)
-    return (1.0 - p) * _entropy_everywhere(xp, -excess / (1.0 - p)) + xp.where(near, close, far), excess
-
-
-def _entropy_everywhere(xp: Any, e: Array) -> Array:
-    """``entropy_excess`` without a branch."""
-    inside = xp.where(e > -1.0, e, 0.0)
-    large = xp.where(e > -1.0, (1.0 + inside) * xp.log1p(inside) - inside, 1.0)
-    return xp.where(xp.abs(e) >= 0.03, large, _entropy_series(xp, e))

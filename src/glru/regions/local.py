@@ -163,14 +163,20 @@ class LocalEllipsoid(Region):
 
     def carry_to(self, point: Point) -> "LocalEllipsoid":
         """The ellipsoid at another model of the same rows, which are in memory, in the metric of this one: two products, no Hessian."""
-        problem, constant = self.rows, self.totals.loss.self_concordance
-        assert problem is not None and self.base is not None and constant is not None
-        here = expand(problem, point, None)
-        assert here.rows is not None
-        made = _make(problem.totals, point, here, self.metric, _errors_at(problem, point, here.rows.scores), self.share)
-        moves = np.abs(here.rows.scores - self.base)[problem.weights > 0.0]
+        assert self.rows is not None and self.base is not None
+        return LocalEllipsoid.in_metric(self.rows, point, self.metric, self.base, self.share)
+
+    @classmethod
+    def in_metric(
+        cls, problem: Problem, point: Point, metric: Metric, base: Array, share: float = 0.0
+    ) -> "LocalEllipsoid":
+        """The ellipsoid at a model of rows in memory, in the metric of the Hessian at other scores, ``base``."""
+        constant, here = problem.loss.self_concordance, expand(problem, point, None)
+        assert here.rows is not None and constant is not None
+        made = _make(problem.totals, point, here, metric, _errors_at(problem, point, here.rows.scores), share)
+        moves = np.abs(here.rows.scores - base)[problem.weights > 0.0]
         exponent = constant * float(moves.max(initial=0.0)) * (1.0 + FEW)
-        return LocalEllipsoid(self.totals, point, *made, problem, self.base, exponent, self.share)
+        return cls(problem.totals, point, *made, problem, base, exponent, share)
 
     @classmethod
     def of_sums(cls, totals: Totals, point: Point, here: Expansion) -> "LocalEllipsoid":

@@ -137,11 +137,17 @@ def warn_if_short(solution: Solution, tol: float) -> Solution:
 
 
 def _has_one_optimum(solution: Solution) -> bool:
-    """Whether there is one optimum: the Hessian before the last step is regular, or the local certificate holds around the model."""
+    """Whether the local certificate holds around a model: there is one optimum, and it is near."""
     problem = solution.problem
-    if solution.hessian is not None and column_metric(problem.totals, solution.hessian).eta < 0.5:
-        return True
-    return has_local(problem) and bool(np.isfinite(LocalEllipsoid.at(problem, solution.point).radius))
+    if not has_local(problem):
+        return False
+    if solution.before is not None:
+        # The Hessian before the last step is at hand.
+        scores, hessian = solution.before
+        metric = column_metric(problem.totals, hessian)
+        if np.isfinite(LocalEllipsoid.in_metric(problem, solution.point, metric, scores).radius):
+            return True
+    return bool(np.isfinite(LocalEllipsoid.at(problem, solution.point).radius))
 
 
 @np.errstate(all="ignore")  # a step that overflows is rejected, and a gap that does is infinite
@@ -470,7 +476,7 @@ def _finish(problem: Problem, run: Run, tol: float, name: str) -> Solution:
             slopes = problem.loss.gradient(problem.y, problem.scores(point.coef, point.intercept))
             dual = np.where((problem.weights > 0.0).reshape((-1,) + (1,) * (dual.ndim - 1)), dual, -slopes)
         point = replace(point, dual=duality.feasible_dual(problem, dual))
-    solution = replace(solution_at(problem, point, run.n_iter, run.status, name), hessian=run.hessian)
+    solution = replace(solution_at(problem, point, run.n_iter, run.status, name), before=run.before)
     reached = solution.reached(tol)
     if reached == (run.status == "converged") or run.status == "stopped":
         return solution

@@ -127,14 +127,14 @@ class Stop:
 @final
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Where a solver ended; ``hessian``: over the columns, before the last step; ``expansion``, ``class_sums``: the sums at the end, of rows in blocks."""
+    """Where a solver ended; ``expansion``, ``class_sums``: the sums there, of rows in blocks; ``before``: scores before the last step, and the Hessian there."""
 
     point: Point
     n_iter: int
     status: Status
-    hessian: Array | None = None
     expansion: Expansion | None = None
     class_sums: ClassSums | None = None
+    before: tuple[Array, Array] | None = None
 
 
 def end(state: State, status: Status, n_iter: int) -> Run:
@@ -500,7 +500,7 @@ class InMemory(Place):
         values, self.gradient, self.curvature = problem.loss.expand(problem.y, scores)
         self.value = float(problem.weights @ values) + penalty
         self.linear: Array | None = None
-        self.hessian: Array | None = None
+        self.before: tuple[Array, Array] | None = None
 
     @classmethod
     def of(cls, problem: Problem, start: Point) -> "InMemory":
@@ -540,6 +540,9 @@ class InMemory(Place):
     def step(self, floor: Floor) -> tuple[Step, float, float]:
         self.curvature = floor.raise_floor(self.curvature, self.scores)
         step = self.space.step(self.unknowns, self.gradient, self.curvature)
+        if floor.share > 0.0:
+            # With raised curvatures it is no Hessian.
+            step = replace(step, hessian=None)
         weighted = self.space.problem.weights * self.gradient * step.scores
         noise = 8.0 * UNIT * (float(np.abs(weighted).sum()) + abs(step.slope))
         return step, float(weighted.sum()) + step.slope, noise
@@ -560,13 +563,13 @@ class InMemory(Place):
 
     def arrive(self, there: Place, step: Step, length: float, stop: Stop) -> Place:
         assert isinstance(there, InMemory)
-        there.hessian = step.hessian
+        there.before = None if step.hessian is None else (self.scores, step.hessian)
         if length == 1.0:
             there.linear = self._linear_dual(step, stop)
         return there
 
     def end(self, state: State, status: Status) -> Run:
-        return replace(super().end(state, status), hessian=self.hessian)
+        return replace(super().end(state, status), before=self.before)
 
     def _linear_dual(self, step: Step, stop: Stop) -> Array | None:
         """The linearised dual point of a full step; None where it leaves the domain or the gap is sure to be too large."""

@@ -835,9 +835,7 @@ class LocalRows:
     def has_second_order(self, n_rows: int) -> bool:
         """Whether candidates to second order are expected to be cheaper than the gradients of all candidates, for many rows."""
         size, n_all = self.problem.n_columns + int(self.problem.fit_intercept), self.problem.n_rows
-        return (
-            self.knows_second_order and (n_all + n_rows) * size**2 * (size + 4) < n_all * n_rows * (2 * size + 30)
-        )
+        return self.knows_second_order and (n_all + n_rows) * size**2 * (size + 4) < n_all * n_rows * (2 * size + 30)
 
     @cached_property
     def all_moments(self) -> SecondMoments:
