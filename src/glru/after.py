@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from glru._results import Shown, make_frame, or_missing
-from glru.bounds import Bounds, ScoreBounds
+from glru.bounds import Bounds, ScoreBounds, require_probabilities
 from glru.changed import BoundName, CandidateName, ChangedModel, change_model
 from glru.changes import Change, Layout, layout_of, rows_of
 from glru.linalg import Array, Matrix
@@ -303,14 +303,14 @@ class After(Shown):
         return Retraining.of(bounds, present, within)
 
     def probability_bounds(self, X: Any) -> Bounds:
-        """Lower and upper bounds of the retrained class probabilities, one column per class, for a multinomial model.
+        """Lower and upper bounds of the retrained class probabilities, one column per class, for a logistic or a multinomial model.
 
         Parameters
         ----------
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
             Queries, with the columns of the changed data.
         """
-        self._require_joint("probability_bounds")
+        require_probabilities("probability_bounds", self.parts[0].solution.problem.loss, len(self.parts) > 1)
         return self.score_bounds(X).probabilities()
 
     def lead_bounds(self, X: Any) -> Bounds:

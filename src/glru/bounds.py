@@ -316,8 +316,8 @@ class ScoreBounds(tuple[Array, Array]):
         ----------
         name : {"deviance", "log_loss", "accuracy", "brier", "roc_auc", "squared_error", "absolute_error", "r2", "balanced_accuracy", "macro_f1"}
             The metric; log-loss and Brier score are for losses whose scores are log-odds, "deviance" is the mean unit deviance of losses with a log or
-            logit link, whose other metrics are those of the means. With one score per class "balanced_accuracy" and "macro_f1" are
-            there too, the Brier score sums over the classes, and "roc_auc" is the mean over the classes, each against the rest.
+            logit link, whose other metrics are those of the means. With one score per class the Brier score sums over the classes, and
+            "roc_auc" is the mean over the classes, each against the rest.
         loss : Loss
             The loss of the model.
         y : array of shape (n_rows,)
@@ -327,12 +327,13 @@ class ScoreBounds(tuple[Array, Array]):
         """
         labelled = loss.task == "classification" if labelled is None else labelled
         metrics = CLASSIFICATION if labelled else REGRESSION
-        if self.lower.ndim == 2:
+        if self.lower.ndim == 2 or (labelled and name in CLASSES):
             return self._class_metric(name, loss, y)
         if loss.link != "identity" and name == "deviance":
             return self._deviance(loss, y)
         if name not in metrics:
-            raise ValueError(f"metric must be one of {', '.join(metrics)} for this loss; got {name!r}.")
+            known = [*metrics, *(CLASSES if labelled else ())]
+            raise ValueError(f"metric must be one of {', '.join(known)} for this loss; got {name!r}.")
         if name in ("log_loss", "brier"):
             require_probabilities(name, loss)
         low, high = metrics[name](y, *(self if loss.link == "identity" else self.means(loss)))
@@ -358,18 +359,27 @@ class ScoreBounds(tuple[Array, Array]):
         return float(low), float(high)
 
     def confusion(self, targets: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The least and the largest number of rows of each class (lines) that get each label (columns), with one score per class."""
-        n_scores, decided = self.lower.shape[1], self.decided
-        lower = np.zeros((n_scores, n_scores), dtype=np.int64)
-        np.add.at(lower, (targets[decided], self.predicted[decided]), 1)
+        """The least and the largest number of rows of each class (lines) that get each label (columns)."""
+        places, decided = self.places(targets), self.decided
+        n_classes = 2 if self.lower.ndim == 1 else self.lower.shape[1]
+        lower = np.zeros((n_classes, n_classes), dtype=np.int64)
+        np.add.at(lower, (places[decided], self.predicted[decided]), 1)
         upper = lower.copy()
-        # An open row may get every label that no other class is proven to beat.
+        # An open row may get every label that no other class is proven to beat; of one score, both.
         for row in np.flatnonzero(~decided):
-            upper[targets[row], self.upper[row] >= self.lower[row].max()] += 1
+            upper[places[row], self.upper[row] >= self.lower[row].max()] += 1
         return lower, upper
 
+    def places(self, targets: NDArray[Any]) -> NDArray[np.intp]:
+        """The places of the classes that targets stand for, -1 and +1 where there is one score."""
+        return (targets > 0.0).astype(np.intp) if self.lower.ndim == 1 else targets
+
     def probabilities(self) -> Bounds:
-        """Bounds of the probability of every class, from scores of one model of all classes."""
+        """Bounds of the probability of every class, a column each, from log-odds or from the scores of one model of all classes."""
+        if self.lower.ndim == 1:
+            # Of the first class and of the second; the smallest ones underflow.
+            ends = ScoreBounds(np.column_stack([-self.upper, self.lower]), np.column_stack([-self.lower, self.upper]))
+            return expit(ends.lower) * (1.0 - FEW), np.minimum(expit(ends.upper) * (1.0 + FEW) + TINY, 1.0)
         n_scores = self.lower.shape[1]
         lower, upper = np.empty_like(self.lower), np.empty_like(self.lower)
         for k in range(n_scores):
@@ -394,12 +404,12 @@ def _at_most(high: Array, low: Array, distance: float) -> Decisions:
     return (rounded < distance) | ((rounded == distance) & ~(missing > 0.0))
 
 
-def require_probabilities(name: str, loss: Loss) -> None:
-    """Refuse a metric of probabilities for a loss whose scores are not log-odds."""
-    if not loss.probabilities:
+def require_probabilities(name: str, loss: Loss, one_vs_rest: bool = False) -> None:
+    """Refuse probabilities of a loss whose scores are not log-odds, or of one such model per class."""
+    if not loss.probabilities or one_vs_rest:
         raise ValueError(
-            f"{name!r} needs probabilities, which only the logistic loss gives; got {loss!r}. Count errors instead, or "
-            "use glru.Logistic()."
+            f"{name!r} needs probabilities, which only the logistic and the multinomial loss give; got "
+            f"{'one-vs-rest models' if one_vs_rest else repr(loss)}. Count errors instead, or use glru.Logistic() or glru.Multinomial()."
         )
 
 
@@ -425,12 +435,7 @@ def _log_loss(y: Array, lower: Array, upper: Array) -> Interval:
     return _means(*log_losses(y, lower, upper))
 
 
-def _accuracy(y: Array, lower: Array, upper: Array) -> Interval:
-    wrong, doubtful = errors(*margins(y, lower, upper))
-    return np.count_nonzero(~doubtful) / y.size, np.count_nonzero(~wrong) / y.size
-
-
-def _class_accuracy(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:
+def _accuracy(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:
     low, high = bounds.errors(y)
     return (y.size - high) / y.size, (y.size - low) / y.size
 
@@ -446,17 +451,17 @@ def _balanced_accuracy(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:
 
 def _macro_f1(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:
     """The mean over the classes of ``2 TP / (2 TP + FP + FN)``; a class that has neither rows nor labels does not count, as in scikit-learn."""
-    least, most = bounds.confusion(y)
+    (least, most), places = bounds.confusion(y), bounds.places(y)
     low, high = [], []
-    for k in np.unique(y):
+    for k in np.unique(places):
         others = np.arange(len(least)) != k
-        total = np.count_nonzero(y == k)
+        total = np.count_nonzero(places == k)
         right, wrong = least[k, k], most[others, k].sum()
         low.append(2.0 * right / (right + total + wrong) if right else 0.0)
         right, wrong = most[k, k], least[others, k].sum()
         high.append(2.0 * right / (right + total + wrong) if right else 0.0)
     # Classes without rows count as 0 where a row has their label.
-    absent = ~np.isin(np.arange(len(least)), y)
+    absent = ~np.isin(np.arange(len(least)), places)
     low, high = (
         ends + [0.0] * np.count_nonzero(absent & found.any(axis=0)) for ends, found in ((low, most), (high, least))
     )
@@ -571,16 +576,15 @@ def _r2(y: Array, lower: Array, upper: Array) -> Interval:
 Metric = Callable[[Array, Array, Array], Interval]
 CLASSIFICATION: dict[str, Metric] = {
     "log_loss": _log_loss,
-    "accuracy": _accuracy,
     "brier": _brier,
     "roc_auc": _roc_auc,
 }
 CLASSES: dict[str, Callable[[ScoreBounds, NDArray[np.intp]], Interval]] = {
-    "accuracy": _class_accuracy,
+    "accuracy": _accuracy,
     "balanced_accuracy": _balanced_accuracy,
     "macro_f1": _macro_f1,
 }
-"""Metrics of labels with one score per class."""
+"""Metrics of labels."""
 
 CLASS_PROBABILITIES: dict[str, Callable[[ScoreBounds, NDArray[np.intp]], Interval]] = {
     "log_loss": _class_log_loss,

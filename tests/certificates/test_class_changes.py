@@ -171,6 +171,20 @@ def test_what_does_not_fit_is_refused(ask, match):
 def test_what_is_for_several_classes_is_refused_of_two():
     problem = glru.Problem(np.eye(4), [0, 1, 0, 1], penalty=glru.L2(0.1))
     out = glru.after(problem, glru.RemoveRows([0]))
-    for ask in (out.probability_bounds, out.lead_bounds):
-        with pytest.raises(ValueError, match="for a multinomial model"):
-            ask(np.eye(4))
+    with pytest.raises(ValueError, match="for a multinomial model"):
+        out.lead_bounds(np.eye(4))
+    hinge = glru.after(problem.derive(loss=glru.SquaredHinge()), glru.RemoveRows([0]))
+    with pytest.raises(ValueError, match=r"'probability_bounds' needs probabilities.*SquaredHinge"):
+        hinge.probability_bounds(np.eye(4))
+
+
+def test_probabilities_of_two_classes_are_those_of_the_scores():
+    X = np.random.default_rng(3).normal(size=(40, 3))
+    out = glru.after(glru.Problem(X, X[:, 0] > 0.2, penalty=glru.L2(0.1)), glru.RemoveRows([0]))
+    lower, upper = out.probability_bounds(X)
+    for ends, scores in (
+        (lower, (-out.score_bounds(X).upper, out.score_bounds(X).lower)),
+        (upper, (-out.score_bounds(X).lower, out.score_bounds(X).upper)),
+    ):
+        assert np.allclose(ends, 1.0 / (1.0 + np.exp(-np.column_stack(scores))), rtol=1e-14, atol=0.0)
+    assert np.all(lower <= upper) and np.all(lower.sum(axis=1) <= 1.0) and np.all(upper.sum(axis=1) >= 1.0)

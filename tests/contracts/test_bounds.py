@@ -119,6 +119,35 @@ def test_macro_f1_of_rows_without_some_classes():
     assert high - low < 1e-14
 
 
+@given(hnp.arrays(np.int8, 12, elements=st.integers(-1, 1)), hnp.arrays(np.int8, 12, elements=st.sampled_from([-1, 1])))
+def test_metrics_of_labels_of_two_classes_hold_for_every_completion(known, targets):
+    """Rows with the sign 0 are open: whatever their labels, counts and metrics lie between the ends."""
+    y = targets.astype(float)
+    bounds = ScoreBounds(np.where(known > 0, 0.5, -1.0), np.where(known < 0, -0.5, 1.0))
+    least, most = bounds.confusion(y)
+    for filled in (known, -known, targets, -targets):
+        labels = np.where(known == 0, np.where(filled == 0, 1, filled), known)
+        found = metrics.confusion_matrix(targets, labels, labels=[-1, 1])
+        assert np.all(least <= found) and np.all(found <= most)
+        recalls = [np.mean(labels[targets == k] == k) for k in np.unique(targets)]
+        f1 = metrics.f1_score(targets, labels, average="macro", zero_division=0.0)
+        for name, value in (
+            ("accuracy", np.mean(labels == targets)),
+            ("balanced_accuracy", np.mean(recalls)),
+            ("macro_f1", f1),
+        ):
+            low, high = bounds.metric(name, glru.Logistic(), y)
+            assert low - 1e-15 <= value <= high + 1e-15, name
+    if np.all(known):
+        assert np.array_equal(least, most)
+
+
+def test_probabilities_that_underflow_are_still_bounded():
+    lower, upper = ScoreBounds(np.array([-800.0, 0.0, 800.0]), np.array([-800.0, 0.0, np.inf])).probabilities()
+    assert np.all(lower[:, 1] <= [0.0, 0.5, 1.0]) and np.all(upper[:, 1] >= [1e-300, 0.5, 1.0]) and upper.max() <= 1.0
+    assert lower[1, 0] < 0.5 < upper[1, 0] < 0.5 + 1e-14
+
+
 @np.errstate(over="ignore")
 def test_lower_ends_of_metrics_that_overflow_are_numbers():
     """A mean square above the largest number is not proven to be infinite, and R2 has an upper end then."""

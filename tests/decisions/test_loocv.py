@@ -679,7 +679,10 @@ def test_a_bound_at_the_threshold_proves_an_error_but_no_label(small):
 
 
 def test_metric_errors(small, line):
-    with pytest.raises(ValueError, match=r"metric must be one of log_loss, accuracy, brier, roc_auc .*'squared_error'"):
+    with pytest.raises(
+        ValueError,
+        match=r"metric must be one of log_loss, brier, roc_auc, accuracy, balanced_accuracy, macro_f1 .*'squared_error'",
+    ):
         glru.loocv(small[0]).metric_bounds("squared_error")
     with pytest.raises(ValueError, match=r"metric must be one of squared_error, absolute_error, r2 .*'accuracy'"):
         glru.loocv(line[0]).metric_bounds("accuracy")

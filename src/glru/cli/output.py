@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
 import glru
 from glru._extras import require
@@ -24,7 +23,6 @@ SCHEMA = "glru/1"
 LONGEST_NAME = 40
 """Width of the first column of the printed table; longer names are folded."""
 
-EPSILON = float(np.finfo(np.float64).eps)
 TABLES, PICTURES = (".csv", ".parquet"), (".png", ".svg", ".pdf")
 
 
@@ -220,9 +218,8 @@ def bound_probabilities(problem: glru.Problem, bounds: ScoreBounds) -> dict[str,
     """Bounds of the probability of the class +1, for losses that have one; rounded outward."""
     if not problem.loss.probabilities:
         return {}
-    # expit is off by less than four units in the last place.
-    lower, upper = expit(bounds.lower) * (1.0 - 4.0 * EPSILON), expit(bounds.upper) * (1.0 + 4.0 * EPSILON)
-    return {"probability_lower": lower, "probability_upper": np.minimum(upper, 1.0)}
+    lower, upper = bounds.probabilities()
+    return {"probability_lower": lower[:, 1], "probability_upper": upper[:, 1]}
 
 
 def format_duration(seconds: float) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._results import Shown, make_frame, or_missing, show_interval
-from glru.bounds import ScoreBounds, exact_count
+from glru.bounds import ScoreBounds, exact_count, require_probabilities
 from glru.cascade import OPEN, STAGES, WIDE
 from glru.linalg import Array
 from glru.problem import Problem
@@ -96,7 +96,7 @@ class HeldOutScores(Shown):
         ----------
         name : {"deviance", "log_loss", "accuracy", "brier", "roc_auc", "squared_error", "absolute_error", "r2", "balanced_accuracy", "macro_f1"}
             The metric. Every row counts once, whatever its weight. Log-loss and Brier score are for the logistic and the multinomial
-            loss, "deviance" for losses with a log link, whose other metrics are those of the predicted means. For more than two classes there are also "balanced_accuracy" and "macro_f1"; of a multinomial model the Brier score sums over the
+            loss, "deviance" for losses with a log link, whose other metrics are those of the predicted means. The Brier score of a multinomial model sums over the
             classes, and "roc_auc" is the mean over the classes, each against the rest. One-vs-rest models have no probabilities here.
 
         Returns
@@ -108,32 +108,27 @@ class HeldOutScores(Shown):
         return self._bounds.metric(name, self.problem.loss, self._held_out()[1], self._classes is not None)
 
     def confusion_matrix(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The least and the largest number of rows of each class that get each label, for more than two classes.
+        """The least and the largest number of rows of each class that get each label.
 
         Returns
         -------
         tuple of array of shape (n_classes, n_classes)
             Lines are the rows' classes, columns their held-out labels, as in scikit-learn. Both are the same where all labels are proven.
         """
-        if self._classes is None or self._bounds.lower.ndim == 1:
-            raise ValueError(
-                "confusion_matrix is for more than two classes; with two, compare result.labels with the classes of the rows."
-            )
+        if self._classes is None:
+            raise ValueError(f"a regression has no labels to count; got {self.problem.loss!r}. Use metric_bounds.")
         return self._bounds.confusion(self._held_out()[1])
 
     def probability_bounds(self) -> tuple[Array, Array]:
-        """Proven bounds of every row's held-out probabilities, of a multinomial model.
+        """Proven bounds of every row's held-out probabilities, of a logistic or a multinomial model.
 
         Returns
         -------
         tuple of array of shape (n_rows, n_classes)
             Lower and upper ends.
         """
-        if not self.problem.loss.several:
-            raise ValueError(
-                f"probability_bounds is for a multinomial model; got {self.problem.loss!r}. The probability of a logistic score z is "
-                "1 / (1 + exp(-z)), at both ends of its interval."
-            )
+        loss = self.problem.loss
+        require_probabilities("probability_bounds", loss, not loss.several and self._bounds.lower.ndim == 2)
         return self._bounds.probabilities()
 
     def to_frame(self) -> Any:
@@ -164,8 +159,7 @@ class HeldOutScores(Shown):
         if classes is None:
             columns: dict[str, Any] = {"y": targets}
         else:
-            places = (targets > 0.0).astype(np.intp) if self._bounds.lower.ndim == 1 else targets
-            columns = {"y": classes[places], "label": or_missing(self._bounds.labels(classes))}
+            columns = {"y": classes[self._bounds.places(targets)], "label": or_missing(self._bounds.labels(classes))}
             verdicts = self._bounds.verdicts(targets)
             columns["correct"] = or_missing(np.ma.masked_array(verdicts > 0, mask=verdicts == 0))
         return columns | self._bounds.columns(classes)

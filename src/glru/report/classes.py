@@ -39,14 +39,15 @@ def class_parts(
     if result.problem.loss.several:
         numbers.append(("held-out log-loss", format_interval(*result.metric_bounds("log_loss"), digits=3)))
     numbers.append(("trainings beyond the first", f"{result.n_trainings:,}"))
-    return summary, numbers, [_confusion(result), metrics_section(result, None), _rows(result, name)]
+    classes = [] if result.classes is None else [str(label) for label in result.classes]
+    return summary, numbers, [confusion_section(result, classes), metrics_section(result, None), _rows(result, name)]
 
 
-def _confusion(result: LOOCVResult) -> Section:
+def confusion_section(result: LOOCVResult, classes: Sequence[str]) -> Section:
+    """How many rows of each class get each label."""
     least, most = result.confusion_matrix()
-    assert result.classes is not None
     known = "All counts are proven." if np.array_equal(least, most) else "Where labels are open, a count has two ends."
-    body = confusion_table(least, most, [str(label) for label in result.classes], "class \\ label")
+    body = confusion_table(least, most, classes, "class \\ label")
     return Section("Confusion matrix", f"Rows of each class (lines) by their held-out label (columns). {known}", body)
 
 

@@ -12,11 +12,11 @@ from glru.display.intervals import find_usual_range, middle, shorten, sort_sides
 from glru.linalg import Array
 from glru.losses import Logistic
 from glru.model_selection import LOOCVResult
-from glru.report.classes import class_parts
+from glru.report.classes import class_parts, confusion_section
 from glru.report.format import format_count, format_interval, format_number
 from glru.report.metrics import constant_errors, constant_value, sampling_interval
 from glru.report.page import Cell, Provenance, Section, cards, page, table
-from glru.report.quality import calibration_section, confusion_section, metrics_section, roc_section
+from glru.report.quality import calibration_section, metrics_section, roc_section
 from glru.report.svg import Axis, Mark, draw_bars, draw_intervals, fit_axis
 
 MOST_DRAWN, MOST_LISTED = 1500, 200

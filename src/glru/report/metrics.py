@@ -17,6 +17,10 @@ NAMES = {"roc_auc": "ROC AUC", "r2": "R²", "macro_f1": "macro F1", "brier": "Br
 """The names of metrics in text, where these are not the identifiers without underscores."""
 
 
+RATES = {"sensitivity": 1, "specificity": -1}
+"""Shares of the rows of one class that are recognised, and the class."""
+
+
 def name_metric(name: str) -> str:
     """The name of a metric in text."""
     return NAMES.get(name, name.replace("_", " "))
@@ -34,31 +38,20 @@ def metrics_of(result: LOOCVResult) -> dict[str, Interval]:
         if not result.problem.loss.several:
             return found
     else:
-        rates = [_recall(result, sign) for sign in (1.0, -1.0)]
-        balanced = tuple(0.5 * (first + second) for first, second in zip(*rates, strict=True))
-        found["balanced_accuracy"] = (balanced[0], balanced[1])
-        found |= {"sensitivity": rates[0], "specificity": rates[1]}
+        found["balanced_accuracy"] = result.metric_bounds("balanced_accuracy")
+        for name, sign in RATES.items():
+            least, most, n_rows = _count_recognised(result, sign)
+            found[name] = (least / n_rows, most / n_rows)
     names = ["roc_auc", "log_loss", "brier"]
     return found | {
         name: result.metric_bounds(name) for name in names if name == "roc_auc" or result.problem.loss.probabilities
     }
 
 
-def _recall(result: LOOCVResult, sign: float) -> Interval:
-    """The share of a class that is recognised."""
-    rows = np.flatnonzero(result.y == sign)
-    least, most = result.bounds.take(rows).errors(result.y[rows])
-    return (rows.size - most) / rows.size, (rows.size - least) / rows.size
-
-
-def confusion(result: LOOCVResult) -> list[list[tuple[int, int]]]:
-    """The smallest and the largest number of rows of the classes -1 and +1 (lines) that get the label -1 and +1 (columns)."""
-    table = []
-    for sign in (-1.0, 1.0):
-        signs = result.bounds.signs[result.y == sign]
-        n_open = int(np.sum(signs == 0))
-        table.append([(int(np.sum(signs == label)), int(np.sum(signs == label)) + n_open) for label in (-1, 1)])
-    return table
+def _count_recognised(result: LOOCVResult, sign: int) -> tuple[int, int, int]:
+    """The least and the largest number of rows of a class whose label is right, and how many rows it has."""
+    verdicts = result.bounds.verdicts(result.y)[result.y == sign]
+    return int(np.sum(verdicts > 0)), int(np.sum(verdicts >= 0)), verdicts.size
 
 
 def constant_errors(y: Array) -> int:
@@ -93,13 +86,11 @@ def constant_value(criterion: str, y: Array, left_out: bool = True) -> float | N
 
 def describe_metric(result: LOOCVResult, name: str, classes: tuple[str, str] | None) -> str:
     """A remark on a metric: how many rows it is about, and the value of the constant prediction."""
-    if name in ("sensitivity", "specificity") and classes is not None:
-        sign = 1 if name == "sensitivity" else -1
-        rows = result.y == sign
-        n_rows, (least, most) = int(rows.sum()), confusion(result)[int(sign > 0)][int(sign > 0)]
+    if name in RATES and classes is not None:
+        least, most, n_rows = _count_recognised(result, RATES[name])
         low, high = sampling_interval(least, most, n_rows)
         count = format_interval(least, most)
-        return f"{count} of {n_rows:,} {classes[int(sign > 0)]}; 95 % interval {100 * low:.3g} to {100 * high:.3g} %"
+        return f"{count} of {n_rows:,} {classes[int(RATES[name] > 0)]}; 95 % interval {100 * low:.3g} to {100 * high:.3g} %"
     if name in ("log_loss", "brier", "squared_error"):
         constant = constant_value(name, result.y)
         assert constant is not None

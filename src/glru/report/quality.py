@@ -8,7 +8,7 @@ from scipy.special import expit
 from glru.linalg import Array
 from glru.model_selection import LOOCVResult
 from glru.report.format import format_count, format_interval
-from glru.report.metrics import confusion, constant_errors, describe_metric, metrics_of, name_metric, sampling_interval
+from glru.report.metrics import constant_errors, describe_metric, metrics_of, name_metric, sampling_interval
 from glru.report.page import Cell, Section, table
 from glru.report.svg import Axis, Mark, draw_band, draw_intervals
 
@@ -52,16 +52,6 @@ def metrics_section(result: LOOCVResult, classes: tuple[str, str] | None) -> Sec
         "Of the held-out scores; each value is proven to the digits shown.",
         table(["metric", "value", ""], rows),
     )
-
-
-def confusion_section(result: LOOCVResult, classes: tuple[str, str]) -> Section:
-    """How many rows of each class get each label."""
-    rows: list[list[Cell]] = [
-        [f"class {name}", *(format_interval(*ends) for ends in line)]
-        for name, line in zip(classes, confusion(result), strict=True)
-    ]
-    header = ["", *classes]
-    return Section("Confusion matrix", "One line per true class, one column per held-out label.", table(header, rows))
 
 
 def roc_section(result: LOOCVResult) -> Section:
