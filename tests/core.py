@@ -80,7 +80,7 @@ from glru.updates.columns import (
 from glru.updates.columns.folds import Evaluated
 from glru.updates.columns.one_step import least_radius, row_norm_cuts
 from glru.updates.columns.wide import Steps
-from glru.updates.folds import Factors, Folds, has_folds
+from glru.updates.folds import Folds, has_folds
 from glru.updates.gradients import conjugate_gradients
 from glru.updates.kink_rows import KinkRows, Proposals, has_kinks
 from glru.updates.local_rows import LocalRows, RowCandidates, RowRemovals, has_local_rows, has_piece_rows
@@ -114,7 +114,6 @@ __all__ = [
     "DiagonalMetric",
     "DualBox",
     "Evaluated",
-    "Factors",
     "Floor",
     "FoldColumns",
     "FoldData",

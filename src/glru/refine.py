@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
@@ -33,12 +34,12 @@ from glru.solvers import State, train
 from glru.solvers.api import prefers_products
 from glru.solvers.multinomial import direct_is_cheaper
 from glru.solvers.newton import Until, zero_point
-from glru.sums import chunks
+from glru.sums import chunks, loss_hessian
 from glru.updates import newton_candidate
 from glru.updates.carry import length_along, newton_step
-from glru.updates.chord_folds import ChordFolds, Decided, FoldRows, has_chords
+from glru.updates.chord_folds import ChordFolds, Decided, FoldRows, has_chords, split_blocks
 from glru.updates.class_space import ClassSpace, class_space, has_class_space
-from glru.updates.folds import Folds, forms_hessians, has_folds
+from glru.updates.folds import Folds, has_folds
 from glru.updates.row_models import MOST_STEPS, RowEllipsoid, RowModels, has_wide_rows
 from glru.updates.support_rows import find_support, finds_supports_anywhere
 
@@ -275,7 +276,7 @@ class Refinement:
         self.point = min(point, here, key=lambda p: _gap(problem, p))
         return None
 
-    def local_steps(self, point: Point, dual: bool = True) -> str | None:
+    def local_steps(self, point: Point | LocalEllipsoid, dual: bool = True) -> str | None:
         """Newton steps under the local certificate alone, one Hessian each; the stage that decided the bounds, or None.
 
         A point whose gradient is far too large for a certificate is stepped on from without asking for one. ``dual``: whether the point that is
@@ -452,8 +453,10 @@ def column_ellipsoids(problem: Problem, start: Point | LocalEllipsoid) -> Iterat
 def _next_ellipsoid(problem: Problem, region: LocalEllipsoid, point: Point) -> LocalEllipsoid:
     """The ellipsoid at the end of a step: in the metric that is there, where a Hessian costs more than products and the step was short."""
     constant = problem.loss.self_concordance
-    chord = region.base is not None and isinstance(region.metric, ColumnMetric) and problem.n_columns >= CHORD_COLUMNS
-    if chord and constant:
+    chord = region.base is not None and isinstance(region.metric, ColumnMetric)
+    if chord and constant == 0.0:
+        return region.carry_to(point)  # one Hessian for all points
+    if chord and constant and problem.n_columns >= CHORD_COLUMNS:
         carried = region.carry_to(point)
         if carried.exponent <= CHORD_EXPONENT and carried.nu < CONVERGING * region.nu:
             return carried
@@ -656,8 +659,13 @@ def fold_bounds(
         for fold, test in zip(folds, tests, strict=True):
             yield _class_fold(fold, test, start, width, budget, aim)
         return
+    if problem.in_memory and _is_quadratic(problem) and not has_folds(problem):
+        hessians = _quadratic_hessians(problem, folds, tests)
+        for fold, test, hessian in zip(folds, tests, hessians, strict=True):
+            yield single_fold_bounds(problem, zero_point(problem), None, fold, test, width, budget, aim, hessian)
+        return
     if not has_folds(problem):
-        if problem.in_memory and (_is_quadratic(problem) or finds_supports_anywhere(problem)):
+        if problem.in_memory and finds_supports_anywhere(problem):
             for fold, test in zip(folds, tests, strict=True):
                 yield single_fold_bounds(problem, zero_point(problem), None, fold, test, width, budget, aim)
             return
@@ -682,6 +690,17 @@ def _fold_space(problem: Problem, folds: Sequence[Problem]) -> ClassSpace | None
 def _is_quadratic(problem: Problem) -> bool:
     """Whether one Newton step over the columns ends at the optimum, wherever it begins."""
     return problem.loss.self_concordance == 0.0 and has_local(problem) and not uses_rows(problem)
+
+
+def _quadratic_hessians(problem: Problem, folds: Sequence[Problem], tests: Sequence[Rows]) -> Sequence[Any]:
+    """The losses' Hessians of folds with a quadratic loss, which cost as much as one; None for each where folds weigh rows differently."""
+    blocks = split_blocks(problem, folds, tests)
+    if blocks is None:
+        return [None] * len(folds)
+    curvatures = problem.weights * problem.loss.curvature(problem.y, np.zeros(problem.n_rows))
+    spans = [blocks.order[first:last] for first, last in pairwise(blocks.edges)]
+    grams = [loss_hessian(problem.take(rows), curvatures[rows]) for rows in spans]
+    return [sum(share * gram for share, gram in zip(shares, grams, strict=True) if share) for shares in blocks.shares.T]
 
 
 def grid_bounds(
@@ -734,8 +753,7 @@ def _stepped_bounds(
     first, n_folds = problems[0], len(tests)
     free, size = first.fit_intercept, first.n_columns + int(first.fit_intercept)
     model = (np.zeros(size) if start is None else np.append(start.coef, [start.intercept] * int(free)))[:, None]
-    # Hessians that are formed have curvatures of one common model.
-    together = 1 if forms_hessians(first) else max(1, FOLD_ENTRIES // (first.n_rows * n_folds))
+    together = max(1, FOLD_ENTRIES // (first.n_rows * n_folds))
     for begin in range(0, len(problems), together):
         mine = [fold for one in folds[begin : begin + together] for fold in one]
         n_penalties = len(mine) // n_folds
@@ -902,8 +920,12 @@ def single_fold_bounds(
     width: float | None,
     budget: Budget,
     aim: float | None,
+    hessian: Any = None,
 ) -> tuple[Bounds, str]:
-    """Bounds of some rows' scores in one problem, and the stage that decided them; ``solution``: of all rows, for wide data."""
+    """Bounds of some rows' scores in one problem, and the stage that decided them.
+
+    ``solution``: of all rows, for wide data; ``hessian``: of the losses, if it is known.
+    """
     if problem.loss.several:
         return _class_fold(problem, test, start, width, budget, aim)
     if budget.spent or duality.has_spare_columns(problem):
@@ -934,7 +956,8 @@ def single_fold_bounds(
     stepped = has_local(problem) and not (uses_rows(problem) or has_products(problem))
     if stepped:
         steps = Refinement(problem, queries, narrow, budget=budget)
-        stage = steps.local_steps(start, dual=False)
+        begin = start if hessian is None else LocalEllipsoid.at(problem, start, hessian=hessian)
+        stage = steps.local_steps(begin, dual=False)
         if decided(*steps.found):
             return steps.found, stage or "refine"
     if has_support(problem):

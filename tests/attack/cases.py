@@ -25,7 +25,6 @@ from tests.attack.generators import (
 from tests.core import (
     AscentRows,
     ChordFolds,
-    Factors,
     FoldRows,
     Folds,
     KinkRows,
@@ -436,20 +435,17 @@ def folds(random: np.random.Generator) -> Iterator[Answer]:
         for truth, test, bounds in zip(truths, tests, found, strict=True):
             yield f"{kind} stepped together", truth.scores(dense[test]), *bounds
         exact = np.array([[float(v) for v in (*t.coef, t.intercept)][: family.used.size] for t in truths]).T
-        models, places = family.pack(exact), family.place_of[np.arange(problem.n_rows)]
+        models, places = family.pack(exact), np.arange(problem.n_rows)
         for away in (0.0, 1e-13, 1e-9, 1e-5, 1e-2, 1.0):
             place = family.at(models * (1.0 + away * random.normal(size=models.shape)), columns)
             # Curvatures of other models nearby, as steps leave them behind.
             others = family.matrix @ (models * (1.0 + away * random.normal(size=models.shape)))
-            metric = Factors(family, others, columns, own=bool(random.random() < 0.5))
-            exponents, radii = (f(place, columns, metric.reference) for f in (family.exponents, family.radii))
+            reference = family.reference(others, family.weigh_curvatures(others, columns))
+            exponents, radii = (f(place, columns, reference) for f in (family.exponents, family.radii))
             for column, truth in enumerate(truths):
                 owners, values = np.full(places.size, column), truth.scores(dense)
                 bounds = family.penalty_bounds(place, radii, exponents, places, owners)
                 yield f"{kind}, {away:g} from the optimum", values, *bounds
-                if problem.loss.self_concordance is not None:
-                    bounds = family.hessian_bounds(metric, place, radii, exponents, column, places, never)
-                    yield f"{kind}, closer, {away:g} from the optimum", values, *bounds
         if has_chords(problem):
             grid = [parts[k : k + len(splits)] for k in range(0, len(parts), len(splits))]
             yield from _chord_folds(random, problem, grid, tests[: len(splits)], truths, exact)

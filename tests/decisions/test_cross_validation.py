@@ -16,7 +16,7 @@ from sklearn.model_selection import (
 import glru
 from tests.cases import LOSSES, PENALTIES, each, make
 from tests.certificates import exact, truth
-from tests.core import ChordFolds, Factors, FoldRows, Folds, grid_bounds, has_chords, has_folds, split_rows, step_radii
+from tests.core import ChordFolds, FoldRows, Folds, grid_bounds, has_chords, has_folds, split_rows, step_radii
 from tests.decisions.retraining import assert_inside, scores_after
 
 N = 24
@@ -163,7 +163,7 @@ def never(lower, upper):
 @pytest.mark.parametrize("kind", ["units", "separable", "duplicates", "strengths", "shifted"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_bounds_of_folds_far_from_their_models(kind, fit_intercept):
-    """What the penalty and what a factored Hessian prove at rough models, with curvatures taken elsewhere."""
+    """What the penalty proves at rough models, with curvatures taken elsewhere."""
     problem = hostile(kind).derive(fit_intercept=fit_intercept)
     rng, splits = np.random.default_rng(5), splits_of(problem, KFold(2, shuffle=True, random_state=1), None)
     problems = [problem.derive(sample_weight=np.isin(np.arange(40), train).astype(float)) for train, _ in splits]
@@ -171,19 +171,17 @@ def test_bounds_of_folds_far_from_their_models(kind, fit_intercept):
     solutions = [glru.solve(one, tol=1e-12) for one in problems]
     best = folds.pack(np.array([np.append(s.coef, [s.intercept] * fit_intercept) for s in solutions]).T)
     exact, off = retrained(problem, splits)
-    rows, owners = folds.place_of[np.concatenate([test for _, test in splits])], np.repeat(columns, 20)
-    spread = 1.0 / np.sqrt(Factors(folds, folds.matrix @ best, columns, True).hessians.diagonal(axis1=1, axis2=2).T)
-    for distance in 10.0 ** np.arange(-8.0, 1.0):
+    rows, owners = np.concatenate([test for _, test in splits]), np.repeat(columns, 20)
+    weighted = folds.weigh_curvatures(folds.matrix @ best, columns)
+    spread = 1.0 / np.sqrt(np.square(folds.matrix.dense()).T @ weighted + folds.strengths)
+    for distance in 10.0 ** np.arange(-14.0, 1.0):
         place = folds.at(best + distance * spread * rng.normal(size=best.shape), columns)
         for elsewhere in (place.scores + 30.0 * distance * rng.normal(size=place.scores.shape), 0.0 * place.scores):
-            metric = Factors(folds, elsewhere, columns, True)
-            radii, exponents = (f(place, columns, metric.reference) for f in (folds.radii, folds.exponents))
-            assert_inside(exact, off, *folds.penalty_bounds(place, radii, exponents, rows, owners))
-            for k in columns:
-                mine = owners == k
-                lower, upper = folds.hessian_bounds(metric, place, radii, exponents, int(k), rows[mine], never)
-                assert_inside(exact[mine], off[mine], lower, upper)
-                proven |= bool(np.all(np.isfinite(upper)))
+            reference = folds.reference(elsewhere, folds.weigh_curvatures(elsewhere, columns))
+            radii, exponents = (f(place, columns, reference) for f in (folds.radii, folds.exponents))
+            lower, upper = folds.penalty_bounds(place, radii, exponents, rows, owners)
+            assert_inside(exact, off, lower, upper)
+            proven |= bool(np.all(np.isfinite(upper)))
     assert proven
 
 
@@ -264,6 +262,44 @@ def test_blocks_of_folds_have_equal_shares():
     assert FoldRows.of(problem, [problem.derive(sample_weight=weight) for weight in weights], tests) is None
 
 
+def test_blocks_of_folds_that_weigh_classes_apart():
+    """Balanced classes: a fold multiplies the weights of each class by a number of its own."""
+    problem = hostile("plain")
+    tests, positive = [np.arange(0, 20), np.arange(20, 40)], problem.y > 0.0
+    weights = [np.where(np.isin(np.arange(40), test), 0.0, np.where(positive, 1.5, 0.75)) for test in tests]
+    folds = [problem.derive(sample_weight=weight) for weight in weights]
+    rows = FoldRows.of(problem, folds, tests)
+    assert rows.edges.size == 5
+    places = np.repeat(np.arange(4), np.diff(rows.edges))
+    for k, fold in enumerate(folds):
+        assert np.allclose(rows.shares[places, k] * rows.common, fold.weights[rows.order], rtol=1e-15)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_folds_of_least_squares_with_many_columns(fit_intercept):
+    """The Hessians of all folds from those of their tests: bounds hold the scores of long doubles."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(300, 110)) * 10.0 ** rng.uniform(-3.0, 3.0, 110)
+    options = {"loss": glru.Squared(), "penalty": glru.L2(1e-3), "fit_intercept": fit_intercept}
+    problem = glru.Problem(X, rng.normal(size=300), sample_weight=rng.uniform(0.5, 2.0, 300), **options)
+    assert not has_folds(problem)
+    result = glru.cross_val_predict(problem, cv=KFold(3), width=1e-8)
+    ones = np.ones((300, int(fit_intercept)))
+    data, strengths = np.hstack([X, ones]).astype(np.longdouble), np.append(np.full(110, 1e-3), 0.0 * ones[0])
+    for k, (train, test) in enumerate(KFold(3).split(X)):
+        weight = problem.sample_weight[train] / problem.sample_weight[train].sum()
+        scaled = np.sqrt(weight)[:, None] * data[train]
+        unit = 1.0 / np.sqrt(np.square(scaled).sum(axis=0) + strengths)
+        hessian = (scaled * unit).T @ (scaled * unit) + np.diag(strengths * unit**2)
+        force = unit * (data[train].T @ (weight * problem.y[train]))
+        model = np.zeros(unit.size, dtype=np.longdouble)
+        for _ in range(6):
+            model += np.linalg.solve(hessian.astype(float), (force - hessian @ model).astype(float))
+        mine, scores = result.folds == k, data[test] @ (unit * model)
+        assert np.all((result.bounds.lower[mine] <= scores) & (scores <= result.bounds.upper[mine]))
+    assert np.all(result.bounds.width <= 1e-8)
+
+
 def test_radii_of_chord_steps():
     """For one row the distances are known: the bound holds them, and is nearly attained where it is small."""
     for nu in (1e-9, 1e-4, 0.1, 0.5):
@@ -291,12 +327,10 @@ def test_nothing_is_proven_of_scores_that_are_sums_of_earlier_ones():
     folds = Folds(problem, [problem, problem])
     columns, rows = np.arange(2), np.arange(40)
     place = folds.at(np.zeros((folds.size, 2)), columns, np.zeros((40, 2)))
-    metric = Factors(folds, place.scores, columns, True)
-    radii = folds.radii(place, columns, metric.reference)
+    reference = folds.reference(place.scores, folds.weigh_curvatures(place.scores, columns))
+    radii = folds.radii(place, columns, reference)
     with pytest.raises(AssertionError, match="earlier"):
         folds.penalty_bounds(place, radii, np.zeros(2), rows, 0 * rows)
-    with pytest.raises(AssertionError, match="earlier"):
-        folds.hessian_bounds(metric, place, radii, np.zeros(2), 0, rows, never)
 
 
 def test_labels():

@@ -80,6 +80,7 @@ class ColumnMetric(Metric):
     def __init__(self, hessian: Any, fit_intercept: bool, depth: int, least: float) -> None:
         self.fit_intercept, self.least = fit_intercept, least
         self.eta = self.tau = np.inf
+        self._asked: tuple[Matrix, Array] | None = None
         self._factor(hessian, depth)
 
     def _factor(self, matrix: Any, depth: int) -> None:
@@ -144,8 +145,14 @@ class ColumnMetric(Metric):
         return 2.0 * self.tau / (1.0 - 2.0 * self.tau) + FEW
 
     def norms(self, X: Matrix) -> Array:
-        if X.is_thin:
-            return self._sparse_norms(X)
+        # Ellipsoids that are carried along steps ask about the same rows again.
+        if self._asked is None or self._asked[0] is not X:
+            found = self._sparse_norms(X) if X.is_thin else self._dense_norms(X)
+            found.flags.writeable = False
+            self._asked = X, found
+        return self._asked[1]
+
+    def _dense_norms(self, X: Matrix) -> Array:
         norms = np.empty(X.shape[0])
         height = max(64, CHUNK_BYTES // (8 * max(self.factor.shape[0], 1)))
         for start in range(0, X.shape[0], height):

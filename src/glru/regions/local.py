@@ -13,14 +13,14 @@ Where the Hessian is only known to be at least :math:`(1 - \eta)` times the metr
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
 from glru.bounds import Bounds, unbounded, widen
 from glru.certificate import score_errors
 from glru.linalg import FEW, TINY, Array, Matrix, gamma
-from glru.metric.columns import ColumnMetric, DiagonalMetric, Metric, column_metric
+from glru.metric.columns import ColumnMetric, DiagonalMetric, Metric, column_metric, factored
 from glru.metric.rows import RowMetric, RowSide, uses_rows
 from glru.problem import Point, Problem
 from glru.regions.gap import Region, centers
@@ -137,19 +137,25 @@ class LocalEllipsoid(Region):
     depths: Array | None = None
 
     @classmethod
-    def at(cls, problem: Problem, point: Point, diagonal: bool = False, share: float = 0.0) -> "LocalEllipsoid":
+    def at(
+        cls, problem: Problem, point: Point, diagonal: bool = False, share: float = 0.0, hessian: Any = None
+    ) -> "LocalEllipsoid":
         """The ellipsoid at a model of a problem, from one pass over its rows.
 
         ``diagonal``: in the metric of the penalty, which costs a few products of rows in memory and is wide unless the gradient is
         tiny; all columns must be penalised. ``share``: it holds the optima of all penalties whose strengths and slopes are within this relative error.
+        ``hessian``: the losses' Hessian of rows in memory, summed in any order, if it is known.
         """
         by_rows = problem.in_memory and uses_rows(problem)
         floor = Floor(problem.loss, 0.0) if problem.loss.piecewise else Floor.of(problem.loss)
-        here = expand(problem, point, None if by_rows or diagonal else floor)
+        here = expand(problem, point, None if by_rows or diagonal or hessian is not None else floor)
         if here.rows is None:
             return cls.of_sums(problem.totals, point, here)
         metric: Metric | None = None
-        if diagonal:
+        if hessian is not None:
+            whole, depth = whole_hessian(problem.totals, hessian), problem.totals.depth + problem.n_rows
+            metric = factored(whole, problem.fit_intercept, depth, problem.totals.least_curvature)
+        elif diagonal:
             metric = DiagonalMetric(problem, problem.weights * here.rows.curvatures)
         elif by_rows:
             metric = RowMetric(RowSide(problem), problem.weights * here.rows.curvatures)

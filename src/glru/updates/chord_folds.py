@@ -29,10 +29,12 @@ from glru._budget import UNLIMITED, Budget
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.linalg import FEW, TINY, Array, gamma, powers_of_two
 from glru.problem import Problem
-from glru.updates.folds import SMALL
 
 Rows = NDArray[np.intp]
 Decided = Callable[[Array, Array], NDArray[np.bool_]]
+
+SMALL = 100
+"""Columns whose Hessians are formed."""
 
 MOST_STEPS, MOST_CENTRAL_STEPS = 30, 30
 """Steps of a fold, and of the common model."""
@@ -128,6 +130,55 @@ class Metrics:
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Rows in blocks, of which every fold takes a multiple of the common weights.
+
+    Attributes
+    ----------
+    order, edges : array of int
+        The rows, block by block, and where the blocks begin and end.
+    shares : array of shape (n_blocks, n_folds)
+        The multiples, with a relative error of at most 8e-16.
+    """
+
+    order: Rows
+    edges: Rows
+    shares: Array
+
+
+def split_blocks(problem: Problem, folds: Sequence[Problem], tests: Sequence[Rows]) -> Blocks | None:
+    """The blocks that the tests tell, and the classes where folds weigh these apart; None where folds weigh the rows of such a block differently."""
+    owners = np.full(problem.n_rows, len(tests), dtype=np.int16)
+    for k, test in enumerate(tests):
+        owners[test] = k
+    common = problem.weights
+    if not 1e-200 < common.max(initial=0.0) < 1e200 or np.any((common > 0.0) & (common < 1e-200)):
+        return None
+    classes = 2 * owners + (problem.y > 0.0) if problem.loss.task == "classification" else owners
+    return _share_blocks(common, folds, owners) or _share_blocks(common, folds, classes)
+
+
+def _share_blocks(common: Array, folds: Sequence[Problem], owners: NDArray[np.int16]) -> Blocks | None:
+    """The blocks of rows with the same owner, with the shares of the folds; None where these differ."""
+    order, sizes = np.argsort(owners, kind="stable"), np.bincount(owners)
+    edges = np.append(0, np.cumsum(sizes[sizes > 0]))
+    common, shares = common[order], np.empty((edges.size - 1, len(folds)))
+    for k, fold in enumerate(folds):
+        weights = fold.weights[order]
+        for b, (first, last) in enumerate(pairwise(edges)):
+            part, mine = weights[first:last], common[first:last]
+            largest = int(np.argmax(mine))
+            share = part[largest] / mine[largest] if mine[largest] > 0.0 else 0.0
+            expected = share * mine
+            # A unit each for the totals, the quotients and this product.
+            if not np.array_equal(part, expected) and np.any(np.abs(part - expected) > 8e-16 * part):
+                return None
+            shares[b, k] = share
+    return Blocks(order, edges, shares)
+
+
+@final
 class FoldRows:
     """Rows in blocks, of which every fold takes a multiple of the common weights.
 
@@ -141,10 +192,9 @@ class FoldRows:
         The weights of the folds.
     """
 
-    def __init__(
-        self, problem: Problem, order: Rows, edges: Rows, shares: Array, weights: Array, common: Array
-    ) -> None:
+    def __init__(self, problem: Problem, blocks: Blocks, weights: Array, common: Array) -> None:
         self.problem, self.loss, self.free = problem, problem.loss, problem.fit_intercept
+        order, edges, shares = blocks.order, blocks.edges, blocks.shares
         self.order, self.edges, self.shares, self.weights = order, edges, shares, weights
         self.spans = [slice(first, last) for first, last in pairwise(edges)]
         self.n_rows, self.n_columns = problem.matrix.shape
@@ -178,30 +228,12 @@ class FoldRows:
 
     @classmethod
     def of(cls, problem: Problem, folds: Sequence[Problem], tests: Sequence[Rows]) -> "FoldRows | None":
-        """The rows in blocks that the tests tell; None where folds weigh the rows of a block differently."""
-        owners = np.full(problem.n_rows, len(tests), dtype=np.int16)
-        for k, test in enumerate(tests):
-            owners[test] = k
-        order = np.argsort(owners, kind="stable")
-        sizes = np.bincount(owners, minlength=len(tests) + 1)
-        sizes = sizes[sizes > 0]
-        edges = np.append(0, np.cumsum(sizes))
-        common = problem.weights[order]
-        if not 1e-200 < common.max(initial=0.0) < 1e200 or np.any((common > 0.0) & (common < 1e-200)):
+        """The rows in blocks; None where there are too many for one Hessian's price."""
+        blocks = split_blocks(problem, folds, tests)
+        if blocks is None:
             return None
-        weights, shares = np.empty((len(folds), order.size)), np.empty((edges.size - 1, len(folds)))
-        for k, fold in enumerate(folds):
-            np.take(fold.weights, order, out=weights[k], mode="clip")
-            for b, (first, last) in enumerate(pairwise(edges)):
-                part, mine = weights[k, first:last], common[first:last]
-                largest = int(np.argmax(mine))
-                share = part[largest] / mine[largest] if mine[largest] > 0.0 else 0.0
-                expected = share * mine
-                # A unit each for the totals, the quotients and this product.
-                if not np.array_equal(part, expected) and np.any(np.abs(part - expected) > 8e-16 * part):
-                    return None
-                shares[b, k] = share
-        return cls(problem, order, edges, shares, weights, common)
+        weights = np.array([fold.weights[blocks.order] for fold in folds])
+        return cls(problem, blocks, weights, problem.weights[blocks.order])
 
     def places_of(self, tests: Sequence[Rows]) -> "slice | Rows":
         """The places of the folds' tests, one fold after the other."""

@@ -3,9 +3,6 @@ r"""Models of the same rows and columns under several weights at once: the folds
 All models are stepped together, one column each: their scores are one product with the data and so are their gradients. (With few columns and a self-concordant
 loss that is done by :mod:`glru.updates.chord_folds`.) They start from one model, that of their mean weights (:meth:`Folds.find_common`). Newton steps are found by conjugate
 gradients for all folds at once, in single precision (:class:`Products`); where these take many products, a factor of one Hessian preconditions all of them.
-With few columns, or the squared loss, Hessians of all folds are formed (:class:`Factors`), which cost one together at a common model: rows that all folds weigh alike form a
-block, and a fold's Hessian is a weighted sum of the blocks' Gram matrices. Steps are then those of L-BFGS with these Hessians, which are formed again, each at its own model, only where
-that is cheaper than the steps it saves.
 
 What is certified is the gradient of a model that is written down in full. Curvatures :math:`\hat d` that were computed at other
 scores are within :math:`e^{\pm\rho}` of those at the model, :math:`\rho` the distance of the scores times the loss's constant: the
@@ -16,28 +13,25 @@ the intercept, so that it is at least :math:`\mathrm{diag}(\Lambda, \sum_i \hat 
 .. math:: \|g\|_{H^{-1}}^2 \le \|g_w - c\, g_b\|_{\Lambda^{-1}}^2 + g_b^2 / \textstyle\sum_i \hat d_i, \qquad
           \|x\|_{H^{-1}}^2 \le \|x - c\|_{\Lambda^{-1}}^2 + 1 / \textstyle\sum_i \hat d_i .
 
-These are the norms that the local certificate (:mod:`glru.regions.local`) needs. Where they are too wide, the factor of :math:`H` gives
-closer ones (:class:`glru.metric.columns.ColumnMetric`), for the rows that are still open only.
+These are the norms that the local certificate (:mod:`glru.regions.local`) needs.
 Without an intercept :math:`H \ge \Lambda` is strong convexity, and the radius is the gradient's norm for any smooth loss.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs, spotrf, spotrs
+from scipy.linalg.lapack import spotrf, spotrs
 
 from glru._budget import UNLIMITED, Budget
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.linalg import FEW, TINY, Array, Matrix, as_matrix, gamma
-from glru.metric.columns import ColumnMetric
 from glru.problem import Problem
 from glru.regions.local import local_radius
-from glru.updates.gradients import SECANTS, Secant, secant_directions
+from glru.updates.chord_folds import SMALL
 
 Rows = NDArray[np.intp]
 Decided = Callable[[Array, Array], NDArray[np.bool_]]
@@ -55,15 +49,9 @@ NEAR = 0.3
 CLOSE = 1e-7
 """A gradient's norm, as a share of the root of the losses' squared slopes, below which its descent is no guide to the length of a step."""
 
-WIDEST, SMALL, MOST_COLUMNS = 10, 100, 800
-"""Folds of dense data with more columns per row are left to the row side; Hessians of so many columns cost little, and of so many, roughly, as much as the
-products that they save: see :func:`forms_hessians`."""
-
-STEP_OVERHEAD, FOLD_OVERHEAD, FACTOR_OVERHEAD, METRIC_OVERHEAD = 8e5, 6e4, 1e5, 5e5
-"""What calls cost beside their arithmetic, in nanoseconds: of a step, for each fold of it, of a factor of one fold, and of a proof by that."""
-
-FLOPS, LOSS = 15.0, 12.0
-"""Operations of matrix products in a nanosecond, and nanoseconds of a loss derivative."""
+WIDEST, MOST_COLUMNS = 10, 700
+"""Folds of dense data with more columns per row are left to the row side; the columns whose Hessians cost less than conjugate gradients to the optimum of least
+squares."""
 
 SHARES_APART = 1e-6
 """More than the logarithm of what weights of a block differ by from its share, and of what curvatures err by in their evaluation."""
@@ -92,73 +80,17 @@ def has_folds(problem: Problem) -> bool:
     """Whether the models of several folds are found and certified together.
 
     A smooth loss and a penalty with squares on every column; with an intercept a self-concordant loss. Dense data may be wider than tall where the loss has
-    third derivatives: others are left to the row side, where least squares have a closed form.
+    third derivatives: others are left to the row side, where least squares have a closed form. Least squares with hundreds of columns are left to their Hessians,
+    of which one step each ends.
     """
     if problem.loss.several or not (problem.in_memory and problem.arrays.stable and problem.penalty.smooth):
         return False
     certified = problem.loss.self_concordance is not None or not problem.fit_intercept
     widest = WIDEST if problem.loss.self_concordance else 1
     few = problem.n_columns > 0 and (problem.is_sparse or problem.n_columns <= widest * problem.n_rows)
+    if problem.loss.self_concordance == 0.0 and SMALL < problem.n_columns <= min(MOST_COLUMNS, 0.5 * problem.n_rows):
+        return False
     return certified and few and np.isfinite(problem.loss.smoothness) and problem.penalty.strong_convexity > 0.0
-
-
-def forms_hessians(problem: Problem) -> bool:
-    """Whether Hessians over the columns are formed.
-
-    The Gram matrix of all rows and the factors of five folds cost about ``p (1 + 1.7 p / n) / 31`` products of the folds with dense data, less than conjugate
-    gradients take to the optimum of least squares, where one step ends. Other losses need several steps, for which products in single precision are cheaper.
-    """
-    n_rows, n_columns = problem.matrix.shape
-    if n_columns <= SMALL:
-        return n_columns <= n_rows
-    quadratic = problem.loss.self_concordance == 0.0
-    return quadratic and 2 * n_columns <= n_rows and n_columns * (1.0 + 1.7 * n_columns / n_rows) <= MOST_COLUMNS
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Blocks:
-    """Rows in blocks, of which every fold takes a multiple of the common weights.
-
-    Attributes
-    ----------
-    order : array of int
-        The rows, block by block.
-    edges : array of int
-        Where the blocks begin and end.
-    shares : array of shape (n_blocks, n_folds)
-        The multiples, up to the rounding of single precision.
-    """
-
-    order: Rows
-    edges: Rows
-    shares: Array
-
-    @classmethod
-    def of(cls, common: Array, weights: Array) -> "Blocks | None":
-        """The blocks of folds with some weights; None where there are too many for one Hessian's price."""
-        shares = np.divide(weights, common[:, None], out=np.zeros_like(weights), where=common[:, None] > 0.0)
-        if shares.max() >= 1e30 or np.min(shares, initial=1.0, where=shares > 0.0) <= 1e-30:
-            return None  # beyond single precision
-        codes = np.zeros(common.size, dtype=np.intp)
-        for share in shares.T:
-            # Shares of one block differ by rounding.
-            rounded = share.astype(np.float32)
-            above = rounded > rounded.min()
-            others = rounded[above]
-            if others.size and np.any(others != others[0]):
-                values, places = np.unique(rounded, return_inverse=True)
-                codes = codes * values.size + places
-            else:
-                codes = 2 * codes + above
-            counts = np.bincount(codes)
-            there = np.flatnonzero(counts)
-            if there.size > 4 * weights.shape[1] + 4:
-                return None
-            codes = (np.cumsum(counts > 0) - 1)[codes]
-        order = np.argsort(codes.astype(np.int16), kind="stable")
-        edges = np.append(0, np.cumsum(np.bincount(codes)))
-        return cls(order, edges, shares[order[edges[:-1]]])
 
 
 @final
@@ -217,100 +149,11 @@ class Reference:
 
 
 @final
-class Factors:
-    """The Hessians of all folds, factored, and the steps of L-BFGS from these.
-
-    ``own``: with curvatures at each model's scores, instead of one set at the mean of their scores.
-    """
-
-    def __init__(self, folds: "Folds", scores: Array, columns: Rows, own: bool) -> None:
-        self.folds = folds
-        if own or folds.blocks is None:
-            self.hessians = folds.separate_hessians(scores, columns)
-        else:
-            scores = scores.mean(axis=1, keepdims=True)
-            self.hessians = folds.common_hessians(scores[:, 0], columns)
-        self.reference = Reference(scores, np.empty(columns.size), np.empty((folds.n_columns, columns.size)))
-        self.factors: list[Array] = [np.empty(0)] * columns.size
-        self.metrics: list[ColumnMetric | None] = [None] * columns.size
-        self.least = np.zeros(columns.size)
-        self.failed = False
-        self._factor(np.arange(columns.size), columns)
-        self.pairs: list[Secant] = []
-
-    def _factor(self, which: Rows, columns: Rows) -> None:
-        """Add the penalty to some of the losses' Hessians and factor them."""
-        diagonal, n_columns = np.arange(self.folds.size), self.folds.n_columns
-        strengths = np.broadcast_to(self.folds.strengths_of(columns[which]), (self.folds.size, which.size))
-        for k, strength in zip(which, strengths.T, strict=True):
-            hessian = self.hessians[k]
-            hessian[diagonal, diagonal] += strength
-            self.reference.curvature_sums[k] = hessian[-1, -1]
-            self.reference.centers[:, k] = hessian[:n_columns, -1] / hessian[-1, -1]
-            self.factors[k], failed = dpotrf(hessian.T, lower=1, clean=0)
-            self.metrics[k], self.least[k] = None, strength.min()
-            self.failed |= failed != 0
-
-    def renew(self, place: "Place", which: Rows, columns: Rows) -> None:
-        """Take the curvatures of some folds at their own models, and forget their steps."""
-        scores = np.array(np.broadcast_to(self.reference.scores, place.scores.shape))
-        scores[:, which] = place.scores[:, which]
-        self.reference = replace(self.reference, scores=scores)
-        self.hessians[which] = self.folds.separate_hessians(place.scores[:, which], columns[which])
-        self._factor(which, columns)
-        for step, change in self.pairs:
-            step[:, which] = change[:, which] = 0.0
-
-    def keep(self, kept: Mask) -> None:
-        """Go on with some of the folds."""
-        self.reference, self.hessians, self.least = self.reference.take(kept), self.hessians[kept], self.least[kept]
-        self.pairs = [(step[:, kept], change[:, kept]) for step, change in self.pairs]
-        self.factors = [factor for factor, stays in zip(self.factors, kept, strict=True) if stays]
-        self.metrics = [metric for metric, stays in zip(self.metrics, kept, strict=True) if stays]
-
-    def _solve(self, gradients: Array) -> Array:
-        """``H^-1`` of each fold times its gradient."""
-        solved = np.empty_like(gradients)
-        for k, factor in enumerate(self.factors):
-            solved[:, k] = dpotrs(factor, gradients[:, k], lower=1)[0]
-        return solved
-
-    def lengths(self, gradients: Array) -> Array:
-        """Norms of gradients in ``H^-1``, without proof."""
-        return np.sqrt(np.maximum(np.einsum("ij,ij->j", gradients, self._solve(gradients)), 0.0))
-
-    def norms(self, k: int, rows: Matrix) -> Array:
-        """Norms of rows in ``H^-1`` of a fold, without proof."""
-        solved = dtrtrs(self.factors[k], rows.dense().T, lower=1)[0]
-        found: Array = np.sqrt(np.einsum("ij,ij->j", solved, solved))
-        return found
-
-    def metric(self, k: int) -> ColumnMetric:
-        """The metric of a fold's Hessian, with its error."""
-        found, folds = self.metrics[k], self.folds
-        if found is None:
-            depth = folds.n_rows + (0 if folds.blocks is None else folds.blocks.edges.size) + 16
-            found = self.metrics[k] = ColumnMetric(self.hessians[k], folds.free, depth, float(self.least[k]))
-        return found
-
-    def remember(self, step: Array, change: Array) -> None:
-        """Take in a step and the change of the gradients along it."""
-        self.pairs = [*self.pairs[1 - SECANTS :], (step, change)]
-
-    def direction(self, gradient: Array) -> Array:
-        """The step of L-BFGS, one column per fold."""
-        found: Array = secant_directions(self.folds.problem.arrays, self.pairs, gradient, self._solve)
-        return found
-
-
-@final
 class Products:
     """Newton steps of all folds by conjugate gradients, where there are too many columns for a Hessian.
 
     Nothing is proven of a step, so that its products are made in single precision, with columns of norm 1.
     """
-
-    failed = False
 
     def __init__(self, folds: "Folds", scores: Array, columns: Rows, inexact: Array | float) -> None:
         self.folds, self.inexact, self.scores = folds, inexact, scores
@@ -346,10 +189,7 @@ class Products:
 
     def keep(self, kept: Mask) -> None:
         """Go on with some of the folds; the next step has curvatures of its own."""
-        self.reference = self.reference.take(kept)
-
-    def remember(self, step: Array, change: Array) -> None:
-        """Nothing is kept of a step."""
+        self.reference, self.diagonal = self.reference.take(kept), self.diagonal[:, kept]
 
     def lengths(self, gradients: Array) -> Array:
         """Norms of gradients in the inverse of the Hessian's diagonal."""
@@ -445,23 +285,18 @@ class Folds:
         if exponent:
             weights, strengths, common = (np.ldexp(part, exponent) for part in (weights, strengths, common))
         common = common if np.any(common) else weights.max(axis=1)
-        self.blocks = Blocks.of(common, weights[:, : self.n_models]) if self.is_direct else None
-        order = np.arange(self.n_rows) if self.blocks is None else self.blocks.order
-        self.place_of = np.empty(self.n_rows, dtype=np.intp)
-        self.place_of[order] = np.arange(self.n_rows)
         # With an intercept the mean may be taken from every column, which keeps norms and rounding errors small: the same model but
         # for its intercept, b + c . w. An entry is rounded once more.
         self.mean = matrix.mean_row() if self.free else None
         if self.mean is not None:
             data = np.ones((self.n_rows, self.size))
-            np.subtract(matrix.dense() if self.blocks is None else matrix.dense()[order], self.mean, out=data[:, :-1])
+            np.subtract(matrix.dense(), self.mean, out=data[:, :-1])
             self.matrix = as_matrix(data)
             squares = np.einsum("ij,ij->i", data[:, :-1], data[:, :-1])
         else:
-            matrix = matrix if self.blocks is None else matrix[order]
             self.matrix = _with_ones(matrix) if self.free else matrix
-            squares = problem.squared_row_norms[order]
-        self.y, self.common, self.weights = problem.y[order][:, None], common[order], weights[order]
+            squares = problem.squared_row_norms
+        self.y, self.common, self.weights = problem.y[:, None], common, weights
         self.strengths = np.vstack([strengths, np.zeros((1, strengths.shape[1]))]) if self.free else strengths
         self._chosen: tuple[Rows, Array] | None = None
         self.factors: dict[int, Any] = {}
@@ -488,11 +323,6 @@ class Folds:
         self.column_norms = (np.sqrt(self.matrix.squared_column_norms(most)) + TINY) * rounded
         self.data_norm = float(np.linalg.norm(self.column_norms[: self.n_columns])) * (1.0 + gamma(self.n_columns + 8))
         self.weight_norm = float(np.sqrt(most.sum())) * rounded
-
-    @property
-    def is_direct(self) -> bool:
-        """Whether Hessians over the columns are formed."""
-        return forms_hessians(self.problem)
 
     @property
     def size(self) -> int:
@@ -621,21 +451,6 @@ class Folds:
         found = np.empty(weights.shape)
         for part in self._chunks(columns.size):
             np.multiply(weights[part], self.loss.curvature(self.y[part], scores[part]), out=found[part])
-        return found
-
-    def separate_hessians(self, scores: Array, columns: Rows) -> Array:
-        """Upper triangles of the losses' Hessians of some folds, with curvatures at scores of their own."""
-        weighted = self.weigh_curvatures(scores, columns)
-        return np.array([self.matrix.column_gram(weights) for weights in weighted.T])
-
-    def common_hessians(self, scores: Array, columns: Rows) -> Array:
-        """The same with curvatures at the same scores: a weighted sum of the blocks' Gram matrices."""
-        assert self.blocks is not None
-        weighted = self.common * self.loss.curvature(self.y[:, 0], scores)
-        spans = [slice(first, last) for first, last in pairwise(self.blocks.edges)]
-        grams = np.array([self.matrix[span].column_gram(weighted[span]) for span in spans])
-        shares = self.blocks.shares[:, columns].T
-        found: Array = (shares @ grams.reshape(len(spans), -1)).reshape(-1, self.size, self.size)
         return found
 
     def reference(self, scores: Array, weighted: Array) -> Reference:
@@ -847,34 +662,6 @@ class Folds:
         proven = self.prove(radii, exponents)
         return widen(*self.half_widths(place, rows, owners, proven.radius, self.row_norms(rows, owners, proven)))
 
-    def hessian_bounds(
-        self, metric: Factors, place: Place, radii: "Radii", exponents: Array, k: int, rows: Rows, decided: Decided
-    ) -> Bounds:
-        """Bounds of some rows' scores in the ``k``-th of some folds, by the factor of its Hessian; as close as needed."""
-        assert place.fresh[k], "scores that are sums of earlier ones have an error that is not known"
-        constant, fold = self.loss.self_concordance, metric.metric(k)
-        assert constant is not None
-        if not fold.eta < 1.0:
-            return unbounded(rows.size)
-        # The Hessian at the model is at least so much of that of the reference, and of the factored one.
-        wide = float(np.exp(0.5 * exponents[k])) * (1.0 + FEW)
-        grown = wide / float(np.sqrt(1.0 - fold.eta)) * (1.0 + FEW)
-        nu = fold.gradient_norm(place.gradient[:, k], radii.errors[:, k]) * grown * (1.0 + FEW)
-        largest = self.prove(radii, exponents).largest_norm[k]
-        radius = np.full(exponents.size, np.inf)
-        if np.isfinite(nu):
-            radius[k] = local_radius(constant, largest, np.full(1, nu), 0.0)[0]
-        owners = np.full(rows.size, k)
-        norms = self.row_norms(rows, owners, radii) * (1.0 + FEW)
-        bounds = widen(*self.half_widths(place, rows, owners, radius * wide, norms))
-        left = np.flatnonzero(~decided(*bounds))
-        if left.size:
-            X = self.matrix[rows[left]]
-            norms = fold.norms(X[:, : self.n_columns] if self.free else X)
-            closer = widen(*self.half_widths(place, rows[left], owners[left], radius * grown, norms))
-            bounds[0][left], bounds[1][left] = intersect((bounds[0][left], bounds[1][left]), closer)
-        return bounds
-
     def _length(self, vectors: Array, shrinks: Array) -> Array:
         """At least the norms in the inverse of the penalties' metrics; ``shrinks``: of the models, one column each."""
         # Divided first: squares of small gradients may underflow where these norms do not.
@@ -965,7 +752,7 @@ class _Training:
         self.folds, self.columns, self.decided = folds, columns, decided
         self.spared = np.zeros(folds.n_models)
         self.spared[columns] = np.floor(spared * np.array([test.size for test in tests]))
-        self.rows = folds.place_of[np.concatenate(tests)]
+        self.rows = np.concatenate(tests)
         self.asked = np.arange(self.rows.size)
         self.owners = np.repeat(np.arange(columns.size), [test.size for test in tests])
         self.lower, self.upper = unbounded(self.rows.size)
@@ -976,10 +763,10 @@ class _Training:
         folds = self.folds
         self.models = np.array(np.broadcast_to(start, (folds.size, folds.n_models)))
         place = folds.at(start if start.shape[1] == 1 else start[:, self.columns], self.columns)
-        metric: Factors | Products = self._metric(place, INEXACT)
+        metric = self._metric(place, INEXACT)
         before = metric.lengths(place.gradient)
         for _ in range(MOST_STEPS):
-            if metric.failed or budget.spent:
+            if budget.spent:
                 break
             direction = metric.direction(place.gradient)
             descent = np.einsum("ij,ij->j", place.gradient, direction)
@@ -995,42 +782,23 @@ class _Training:
                 )
                 self._keep(going)
                 metric.keep(going)
-            after, lengths = folds.search(place, direction, descent, self.columns)
-            metric.remember(after.coef - place.coef, after.gradient - place.gradient)
-            place = after
+            place, _ = folds.search(place, direction, descent, self.columns)
             self.models[:, self.columns] = place.coef
             guess = folds.radii(place, self.columns, metric.reference)
             now = metric.lengths(place.gradient)
             rates = np.divide(now, before, out=np.zeros_like(now), where=before > 0.0)
-            kept = ~self._certify_open(place, metric, guess, now, rates)
+            kept = ~self._certify_open(place, metric, guess)
             if not kept.any():
                 break
             if not kept.all():
-                place, guess, now, rates, lengths = (
-                    place.take(kept),
-                    guess.take(kept),
-                    now[kept],
-                    rates[kept],
-                    lengths[kept],
-                )
+                place, guess, rates = place.take(kept), guess.take(kept), rates[kept]
                 self._keep(kept)
-                metric.keep(kept)
-            before = now
-            if isinstance(metric, Products):
-                inexact = np.maximum(0.5 * rates.max() ** 2, 0.3 * self._shares_left(place, guess, guess.nu))
-                metric = self._metric(place, np.clip(inexact, 1e-4, INEXACT))
-                before = metric.lengths(place.gradient)
-                continue
-            # Where the first step is too long, a fold has little in common with the others.
-            slow = (lengths < 1.0) | self._renewals_pay(rates, self._shares_left(place, guess, now))
-            if slow.any():
-                metric.renew(place, np.flatnonzero(slow), self.columns)
-                before = metric.lengths(place.gradient)
+            inexact = np.maximum(0.5 * rates.max() ** 2, 0.3 * self._shares_left(place, guess, guess.nu))
+            metric = self._metric(place, np.clip(inexact, 1e-4, INEXACT))
+            before = metric.lengths(place.gradient)
 
-    def _metric(self, place: Place, inexact: Array | float) -> "Factors | Products":
+    def _metric(self, place: Place, inexact: Array | float) -> Products:
         scores = np.broadcast_to(place.scores, (self.folds.n_rows, self.columns.size))
-        if self.folds.is_direct:
-            return Factors(self.folds, scores, self.columns, False)
         return Products(self.folds, scores, self.columns, inexact)
 
     def _keep(self, kept: Mask) -> None:
@@ -1043,33 +811,11 @@ class _Training:
         self.asked, self.rows = self.asked[stay], self.rows[stay]
         self.owners = (np.cumsum(kept) - 1)[self.owners[stay]]
 
-    def _certify_open(
-        self, place: Place, metric: "Factors | Products", guess: Radii, size: Array, rates: Array
-    ) -> Mask:
-        """Certify the folds that look decided or as near as float64 comes; which ones are done.
-
-        ``guess``: the radii there, without proof; ``size``: the norms of the gradients in the metric, likewise; ``rates``: what the
-        last step reduced them to.
-        """
-        folds, columns = self.folds, self.columns
+    def _certify_open(self, place: Place, metric: Products, guess: Radii) -> Mask:
+        """Certify the folds that look decided or as near as float64 comes; which ones are done. ``guess``: the radii there, without proof."""
         exhausted = place.fresh & (guess.nu <= 2.0 * guess.rounding)
-        done = np.zeros(columns.size, dtype=np.bool_)
-        looks = self._look_decided(place, guess, guess.radius)
-        if looks.any():
-            done = self._certify_by_penalty(place, metric, guess, looks)
-        if isinstance(metric, Factors) and folds.loss.self_concordance is not None:
-            closer = self._look_at_hessians(place, metric, guess, size, place.fresh & ~done & ~exhausted)
-            if closer.any():
-                # Other folds step on anyway: some wait for the cheap certificate.
-                steps = self._steps_left(rates, self._shares_left(place, guess, guess.nu))
-                closer &= steps * self._step_cost > METRIC_OVERHEAD + folds.size**3 / FLOPS
-            closer |= exhausted & ~done
-            if closer.any():
-                done |= self._certify_by_hessians(place, metric, guess, closer, exhausted)
-        last = exhausted & ~done & ~looks
-        if last.any():
-            self._certify_by_penalty(place, metric, guess, last)
-        return done | exhausted
+        asked = exhausted | self._look_decided(place, guess, guess.radius)
+        return exhausted | self._certify(place, metric, guess, asked) if asked.any() else exhausted
 
     def _look_decided(self, place: Place, guess: Radii, radius: Array) -> Mask:
         """Which of the open folds would be decided with some radii, but for the last rounding."""
@@ -1081,32 +827,6 @@ class _Training:
             return places[~self.decided(scores - half, scores + half)]
 
         return self._look(place, left, place.fresh)
-
-    def _look_at_hessians(self, place: Place, metric: Factors, guess: Radii, size: Array, asked: Mask) -> Mask:
-        """Which of some open folds the factors of their Hessians would decide."""
-        folds = self.folds
-        asked = asked & (guess.largest_norm * size < 0.5)
-        if not asked.any():
-            return asked
-        exponents = np.zeros(self.columns.size)
-        exponents[asked] = folds.exponents(place.take(asked), self.columns[asked], metric.reference.take(asked))
-        asked = asked & (guess.largest_norm * size * np.exp(exponents) < 0.5)
-        radius = 1.1 * size * np.exp(exponents)
-
-        def left(places: Rows) -> Rows:
-            rows, owners = self.rows[places], self.owners[places]
-            norms = folds.row_norms(rows, owners, guess)
-            scores, half = folds.half_widths(place, rows, owners, radius, norms)
-            near = np.flatnonzero(~self.decided(scores - half, scores + half))
-            if near.size * folds.size > 2 * folds.n_rows * self.columns.size:
-                return places[near]  # too many to look at
-            for k in np.unique(owners[near]):
-                mine = near[owners[near] == k]
-                norms[mine] = metric.norms(int(k), folds.matrix[rows[mine]])
-            scores, half = folds.half_widths(place, rows[near], owners[near], radius, norms[near])
-            return places[near[~self.decided(scores - half, scores + half)]]
-
-        return self._look(place, left, asked)
 
     def _look(self, place: Place, left: Callable[[Rows], Rows], asked: Mask) -> Mask:
         """Which of some open folds have no test row left: first of the rows that stood in the way before."""
@@ -1130,7 +850,7 @@ class _Training:
         found: Mask = np.bincount(self.owners, open_, self.columns.size) <= self.spared[self.columns]
         return found
 
-    def _certify_by_penalty(self, place: Place, metric: "Factors | Products", guess: Radii, looks: Mask) -> Mask:
+    def _certify(self, place: Place, metric: Products, guess: Radii, looks: Mask) -> Mask:
         """Take in what the penalty's metric proves of some open folds; which of all are decided."""
         folds, columns, mine = self.folds, self.columns[looks], np.flatnonzero(looks[self.owners])
         place, reference, radii = place.take(looks), metric.reference.take(looks), guess.take(looks)
@@ -1140,25 +860,6 @@ class _Training:
             exponents, radii = folds.exponents(place, columns, reference), folds.radii(place, columns, reference)
         owners = (np.cumsum(looks) - 1)[self.owners[mine]]
         self._take(folds.penalty_bounds(place, radii, exponents, self.rows[mine], owners), mine)
-        return self._find_decided()
-
-    def _certify_by_hessians(self, place: Place, metric: Factors, guess: Radii, closer: Mask, exhausted: Mask) -> Mask:
-        """Take in what the factors of some open folds' Hessians prove; which of all are decided."""
-        folds, columns = self.folds, self.columns
-        exponents = folds.exponents(place, columns, metric.reference)
-        far = np.flatnonzero(closer & exhausted & (exponents > FAR))
-        if far.size:
-            metric.renew(place, far, columns)
-            exponents, guess = (
-                folds.exponents(place, columns, metric.reference),
-                folds.radii(place, columns, metric.reference),
-            )
-        for k in np.flatnonzero(closer):
-            mine = np.flatnonzero(self.owners == k)
-            left = mine[~self.decided(self.lower[self.asked[mine]], self.upper[self.asked[mine]])]
-            self._take(
-                folds.hessian_bounds(metric, place, guess, exponents, int(k), self.rows[left], self.decided), left
-            )
         return self._find_decided()
 
     def _take(self, bounds: Bounds, places: Any) -> None:
@@ -1174,24 +875,6 @@ class _Training:
             scores, half = self.folds.half_widths(place, rows, owners, shares * size, norms)
             shares[owners[~self.decided(scores - half, scores + half)]] = share
         return shares
-
-    @property
-    def _step_cost(self) -> float:
-        """The time of a step for each open fold, in nanoseconds."""
-        folds = self.folds
-        overhead = STEP_OVERHEAD / self.columns.size + FOLD_OVERHEAD
-        return overhead + 4.0 * folds.matrix.n_stored / FLOPS + LOSS * folds.n_rows
-
-    def _steps_left(self, rates: Array, shares: Array) -> Array:
-        """How many steps bring gradients to some shares of what they are; ``rates``: what a step reduces them to."""
-        steps: Array = np.log(shares) / np.log(np.clip(rates, 1e-30, 0.9))
-        return steps
-
-    def _renewals_pay(self, rates: Array, shares: Array) -> Mask:
-        """Of which folds Hessians at the models cost less than the steps that they save."""
-        folds, step = self.folds, self._step_cost
-        renewal = (folds.matrix.n_stored * folds.size + folds.size**3 / 3.0) / FLOPS + FACTOR_OVERHEAD
-        return (rates >= 0.9) | (self._steps_left(rates, shares) * step > renewal + 2.5 * step)
 
 
 def _exponent(weights: Array, strengths: Array) -> int:
