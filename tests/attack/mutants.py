@@ -487,7 +487,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "curvatures-of-folds-that-do-not-move": Mutant("glru.updates.folds:Folds.exponents", scaled(0.0), FOLDS),
     "hessian-of-all-rows-taken-for-that-of-a-fold": Mutant(
-        "glru.refine:_quadratic_hessians", result(lambda found: [2.0 * hessian for hessian in found]), FOLDS
+        "glru.refine:_quadratic_hessians", result(lambda found: [100.0 * hessian for hessian in found]), FOLDS
     ),
     "tenth-of-the-radius-of-chord-steps": Mutant(
         "glru.updates.chord_folds:ChordFolds._prove", inside(step_radii=scaled(0.1)), FOLDS

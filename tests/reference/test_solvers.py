@@ -453,6 +453,23 @@ def test_units_of_columns_do_not_matter(shape, fit_intercept):
     np.testing.assert_allclose(scaled.coef * units, plain.coef, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("loss", [glru.Logistic(), glru.Squared()], ids=repr)
+def test_products_in_single_precision_reach_any_gap(loss, order, fit_intercept):
+    """Columns whose squares single precision does not hold, far from zero: only moves are rounded, never the gap."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(700, 200)) + 3.0
+    y = targets(X - 3.0, loss)
+    units = 10.0 ** np.linspace(-30.0, 30.0, 200)
+    problem = glru.Problem(
+        np.asarray(X * units, order=order), y, loss=loss, penalty=glru.L2(1e-2 * units**2), fit_intercept=fit_intercept
+    )
+    for tol in (1e-6, 1e-9):
+        solution = glru.solve(problem, tol=tol, solver="newton-cg")
+        assert solution.status == "converged" and solution.relative_gap <= tol
+
+
 def test_singular_systems_are_shifted_in_the_units_of_their_columns():
     """The solution with a singular matrix changes with the units of its columns as coefficients do."""
     matrix, right, units = np.ones((3, 3)), np.array([1.0, 2.0, 3.0]), np.array([2.0**-30, 1.0, 2.0**30])

@@ -7,7 +7,7 @@ solver             trains                                      ``"auto"`` takes 
                                                                products of "newton-cg"; and where that took more
                                                                products than they would have cost
 "newton-cg"        smooth losses, L2                           the rest of them; and, for a while, before "newton" on
-                                                               tall data of many columns
+                                                               dense data of many rows and columns
 "dual-cd"          logistic, L2 on every column; hinge, also   what "newton-cg" is for under the logistic loss, as long
                    without an intercept                        as its gap falls fast enough
 "prox-newton"      smooth losses, any penalty                  elastic net and L1

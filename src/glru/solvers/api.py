@@ -23,7 +23,7 @@ from glru.solvers.dual_cd import dual_cd
 from glru.solvers.hinges import box_of, interior_point, proximal_point
 from glru.solvers.multinomial import class_newton, class_newton_cg, class_newton_in_passes, direct_is_cheaper
 from glru.solvers.newton import Run, Stop, Until, has_sample, local_gap, newton, sample_of, uses_row_space, zero_point
-from glru.solvers.newton_cg import newton_cg, newton_cg_in_passes
+from glru.solvers.newton_cg import LARGE, newton_cg, newton_cg_in_passes
 from glru.solvers.prox_newton import prox_newton
 from glru.sums import dual_gap, objective_value
 
@@ -58,8 +58,9 @@ NEWTON_STEPS = 7
 SPARSE_PRODUCTS, DENSE_PRODUCTS = 60, 1000
 """Products that conjugate gradients take instead, to any gap: few where rows overlap little, many where all columns are correlated."""
 
-TRIED_PRODUCTS, TRIED_SHARE = 80, 1.0 / 3.0
-"""Where a direct training of dense, tall data costs more products than the first, conjugate gradients are tried first, for that share of them."""
+TRIED_PRODUCTS, TRIED_SHARE, ROUNDED_PRODUCT = 80, 1.0 / 3.0, 0.25
+"""Where a direct training of dense data costs more products in single precision than the first, conjugate gradients are tried first, for that share of them; what
+such a product costs of one in double precision."""
 
 SAMPLED_STEPS, SAMPLED_PRODUCTS = 3, 14
 """Expected Newton steps and products of a training that starts from the model of a sample of the rows, whose Hessian is the preconditioner."""
@@ -250,9 +251,10 @@ def choose(problem: Problem, start: Solution | Point | None = None, whole: bool 
     if products <= usual or matrix.only_products or (problem.unpenalised.size and np.isfinite(products)):
         if isinstance(problem.loss, SquaredHinge | SmoothedHinge) and not matrix.only_products:
             return [("newton", NEWTON_SHARE), ("interior-point", np.inf), ("newton", np.inf)]
-        steps = not (whole or sampled or problem.unpenalised.size or matrix.only_products or uses_row_space(problem))
-        if steps and matrix.stores_zeros and problem.loss.self_concordance != 0.0 and products > TRIED_PRODUCTS:
-            return [("newton-cg", TRIED_SHARE * products), ("newton", np.inf)]
+        steps = not (whole or sampled or problem.unpenalised.size or matrix.only_products)
+        tried = products / ROUNDED_PRODUCT if matrix.n_stored >= LARGE else products
+        if steps and matrix.stores_zeros and problem.loss.self_concordance != 0.0 and tried > TRIED_PRODUCTS:
+            return [("newton-cg", TRIED_SHARE * tried), ("newton", np.inf)]
         return [("newton", np.inf)]
     plan: Plan = [("newton-cg", products), ("newton", np.inf)] if np.isfinite(products) else [("newton-cg", np.inf)]
     if start is not None or sampled or matrix.stores_zeros or problem.unpenalised.size:

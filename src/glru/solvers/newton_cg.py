@@ -3,7 +3,8 @@ r"""Trust-region Newton-CG (TRON) for smooth losses with an L2 penalty: only pro
 Each outer iteration minimises the quadratic model within a trust region by preconditioned conjugate
 gradients and goes to the objective's minimum along that move. A CG residual ``r`` costs exactly
 :math:`\sum_j r_j^2 / (2 \lambda_j)` in the duality gap of the linearised dual point, which tells the
-inner iteration when it has done enough.
+inner iteration when it has done enough. Nothing but the quality of a move depends on its products: of dense data
+they are made in single precision.
 """
 
 from abc import ABC, abstractmethod
@@ -13,6 +14,7 @@ from functools import partial
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
 from glru import duality
@@ -24,6 +26,12 @@ from glru.sums import Expansion, Floor, expand, hessian_product, objective_value
 
 MAX_INNER = 500
 """Conjugate-gradient steps in one outer iteration."""
+
+LARGE, PANEL = 1 << 17, 1 << 18
+"""Entries of dense data from which on products in single precision pay for the copy, and entries of rows that stay in the cache between two of them."""
+
+SINGLE_ERROR = 64.0 * float(np.finfo(np.float32).eps)
+"""What rounding in single precision leaves of a residual, roughly."""
 
 NEAR_TARGET = 4.0
 """With an intercept a dual point is made feasible where the estimate of its gap is at most this many times the target."""
@@ -52,10 +60,10 @@ class Preconditioner(ABC):
 class ColumnScales(Preconditioner):
     """The Hessian's diagonal if all rows had their mean curvature, for columns of unequal scale."""
 
-    forcing = 0.1
-
     def __init__(self, problem: Problem, scales: Array | None = None, total: float = 1.0) -> None:
         self.problem = problem
+        # Far from the optimum the model of a loss with kinks is not worth more.
+        self.forcing = 0.1 if problem.loss.self_concordance is None else 0.02
         if scales is None:
             scales = problem.column_norms**2 / problem.weights.sum()
         self.scales = scales
@@ -152,14 +160,14 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
             radius = length * float(np.sqrt(trial.move @ conditioner.product(trial.move)))
         elif trial.on_edge and length >= 1.0:
             radius = 4.0 * radius
-        linear = gradient + raised * trial.scores
+        linear, before = gradient + raised * trial.scores, slope
         unknowns, scores = unknowns + length * trial.move, scores + length * trial.scores
         values, gradient, curvature = problem.loss.expand(problem.y, scores)
         value = model.value(unknowns, values)
         slope = model.slope(unknowns, gradient)
         state = model.state(n_iter, value, unknowns, scores, gradient, slope, stop)
         if length == 1.0 and not trial.on_edge:
-            state = model.linear_state(state, linear, trial.residual, stop)
+            state = model.linear_state(state, linear, trial.residual, before, stop)
         # Where the gap does not fall the model is solved more sharply: piecewise losses need exact Newton steps.
         if problem.loss.self_concordance is None:
             sharpness = max(0.1 * sharpness, 1e-9) if state.gap > 0.5 * best.gap else min(10.0 * sharpness, 1.0)
@@ -174,6 +182,18 @@ class _Model:
         self.problem, self.n_products = problem, 0
         self.total = problem.loss.smoothness * float(problem.weights.sum())
         self.lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
+        self.single: NDArray[np.float32] | None = None
+        self.units = np.ones(problem.n_columns)
+        if problem.matrix.stores_zeros and problem.loss.self_concordance is not None:
+            self._round(problem)
+
+    def _round(self, problem: Problem) -> None:
+        """Keep the data in single precision, with columns of norm 1."""
+        norms, data = problem.column_norms / np.sqrt(problem.weights.sum()), problem.matrix.dense()
+        if data.size < LARGE:
+            return
+        self.units = 1.0 / np.where((norms > 1e-150) & (norms < 1e150), norms, 1.0)
+        self.single = np.multiply(data, self.units, dtype=np.float32, casting="same_kind", order="C")
 
     def pack(self, coef: Array, intercept: float) -> Array:
         return np.append(coef, intercept) if self.problem.fit_intercept else coef
@@ -193,9 +213,12 @@ class _Model:
         coef, _ = self.unpack(unknowns)
         return self.pack(self.problem.matrix.T @ forces + self.lam * coef, float(forces.sum()))
 
-    def product(self, curvature: Array) -> Callable[[Array], tuple[Array, Array]]:
-        """The map from a move to its scores and its Hessian product."""
+    def product(self, curvature: Array) -> Callable[[Array], tuple[Array | None, Array]]:
+        """The map from a move to its scores, unless products are rounded, and its Hessian product."""
         d = self.problem.weights * curvature
+        if self.single is not None:
+            self.total = float(d.sum())
+            return partial(self._rounded_product, self.single, d.astype(np.float32))
         through = self.problem.matrix.curvature_product(d)
         if not self.problem.fit_intercept:
 
@@ -213,6 +236,18 @@ class _Model:
             return forward + shift, np.append(back + shift * border + self.lam * coef, border @ coef + shift * total)
 
         return bordered
+
+    def _rounded_product(self, data: Any, weights: Any, move: Array) -> tuple[None, Array]:
+        """The Hessian product in single precision."""
+        coef, shift = self.unpack(move)
+        scaled, last = (coef / self.units).astype(np.float32), np.float32(shift)
+        back, total, height = np.zeros(scaled.size, dtype=np.float32), 0.0, max(64, PANEL // scaled.size)
+        for start in range(0, weights.size, height):
+            rows = data[start : start + height]
+            forces = weights[start : start + height] * (rows @ scaled + last)
+            back += forces @ rows
+            total += float(forces.sum())
+        return None, self.pack(back / self.units + self.lam * coef, total)
 
     def slope_along(self, unknowns: Array, scores: Array, trial: Trial, length: float) -> float:
         """The objective's derivative along a trial's move."""
@@ -244,7 +279,7 @@ class _Model:
             beyond = move + length * direction
             if np.isfinite(radius) and beyond @ conditioner.product(beyond) > radius**2:
                 length, on_edge = _to_edge(move, direction, conditioner, radius), True
-            move, scores = move + length * direction, scores + length * forward
+            move, scores = move + length * direction, scores if forward is None else scores + length * forward
             residual = residual + length * bent
             if on_edge:
                 break
@@ -252,6 +287,8 @@ class _Model:
             energy, old = float(residual @ scaled), energy
             direction = -scaled + (energy / old) * direction
         decrease = -0.5 * float(move @ (slope + residual))
+        if self.single is not None:
+            scores = self.problem.scores(*self.unpack(move))
         return Trial(move, scores, residual, decrease, on_edge)
 
     def price(self, residual: Array) -> float:
@@ -279,9 +316,11 @@ class _Model:
         gap = duality.gap(problem, *self.unpack(unknowns), dual).value
         return State(n_iter, value, gap, scores, dual, primal)
 
-    def linear_state(self, state: State, linear: Array, residual: Array, stop: Stop) -> State:
-        """The state with the linearised dual point, if that has the smaller gap."""
+    def linear_state(self, state: State, linear: Array, residual: Array, slope: Array, stop: Stop) -> State:
+        """The state with the linearised dual point, if that has the smaller gap; ``slope``: what the step began with."""
         problem, price = self.problem, self.price(residual)
+        if self.single is not None:
+            price += SINGLE_ERROR**2 * self.price(slope)
         if price >= state.gap or not np.array_equal(problem.loss.project(problem.y, linear), linear):
             return state
         dual = -linear
