@@ -82,7 +82,7 @@ from glru.updates.columns.one_step import least_radius, row_norm_cuts
 from glru.updates.columns.wide import Steps
 from glru.updates.folds import Folds, has_folds
 from glru.updates.gradients import conjugate_gradients
-from glru.updates.kink_rows import KinkRows, Proposals, has_kinks
+from glru.updates.kink_rows import KinkRows, has_kinks
 from glru.updates.local_rows import LocalRows, RowCandidates, RowRemovals, has_local_rows, has_piece_rows
 from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
 from glru.updates.refits import Refits
@@ -138,7 +138,6 @@ __all__ = [
     "Point",
     "PrimalBall",
     "Problem",
-    "Proposals",
     "ProximalHinge",
     "Refits",
     "Removals",

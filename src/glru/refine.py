@@ -73,6 +73,9 @@ PRODUCT_TOLS = (1e-9, 1e-12, 0.0)
 TRAINED_FIRST = 1e-6
 """Relative gap from which on a training that starts where nothing more is provable is asked: that of a training without questions."""
 
+FIRST_QUESTION = 100.0
+"""A training whose start was not asked about is asked first at this many times that gap."""
+
 SHRINKAGES = (0.3, 0.1, 0.03)
 """Factors by which intervals may have to shrink before a training is asked again: its gap by about their squares."""
 
@@ -334,7 +337,8 @@ class Refinement:
         until = ask_rarely(
             lambda state: self.take(certify(problem, state.point), thorough),
             self.budget,
-            self._shrinkage if asked else None,
+            self._shrinkage,
+            asked,
         )
         last = train(problem, tol=tol, start=point, until=until, max_iter=max_iter)
         if self.done:
@@ -354,25 +358,25 @@ class Refinement:
         return last
 
 
-def ask_rarely(ask: Callable[[State], bool], budget: Budget, shrinkage: Callable[[], float] | None = None) -> Until:
-    """A stopping rule that asks about a state only where its gap is a tenth of the last one asked about.
+def ask_rarely(ask: Callable[[State], bool], budget: Budget, shrinkage: Callable[[], float], asked: bool) -> Until:
+    """A stopping rule that asks about a state only where its gap makes an answer likely.
 
     Where a certificate costs more than an iteration, asking every time would cost more than the training. ``shrinkage``: by what
-    factor intervals have to shrink; intervals go with the root of the gap, so that no question is asked before that, the first
-    one about the starting point included.
+    factor intervals have to shrink; they go with the root of the gap, so that no question is asked before that. ``asked``: the bounds hold what the
+    starting point proves; otherwise a first question is asked of a state that is nearly as good as a training without questions ends with.
     """
-    goal = np.inf if shrinkage is None else None
+    goal: float | None = None
 
     def until(state: State) -> bool:
         nonlocal goal
+        first = TRAINED_FIRST * abs(state.primal_value)
         if goal is None:
-            assert shrinkage is not None
-            goal = min(shrinkage() ** 2 * state.gap, TRAINED_FIRST * abs(state.primal_value))
+            goal = min(shrinkage() ** 2 * state.gap, first) if asked else FIRST_QUESTION * first
         if not state.gap < goal:
             return budget.spent
         if ask(state):
             return True
-        goal = (0.1 if shrinkage is None else shrinkage() ** 2) * state.gap
+        goal = shrinkage() ** 2 * state.gap
         return False
 
     return until

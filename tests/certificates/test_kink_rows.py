@@ -6,7 +6,7 @@ from sklearn.svm import LinearSVC
 
 import glru
 from glru.verify.retraining import retrain
-from tests.core import KinkRows, Proposals, has_kinks, kink_rows, removal_factors
+from tests.core import KinkRows, has_kinks, removal_factors
 
 LOSSES = [glru.Hinge(), glru.SquaredHinge(), glru.SmoothedHinge(0.01), glru.Huber(1.0), glru.Huber(0.01)]
 
@@ -72,8 +72,9 @@ def test_poor_candidates_have_wide_intervals(loss, seed, fit_intercept):
             low, high = (-end for end in reversed(loss.derivative_range(asked.y)))
             kinks = (dual > low + 1e-3) & (dual < high - 1e-3)
             intercept = np.array([other.intercept + noise * random.normal()]) if fit_intercept else np.zeros(1)
-            proposals = Proposals(dual[:, None], kinks[:, None], intercept)
-            found.append(family._certified(np.array([row]), proposals)[0])
+            coefs = asked.X.T @ (asked.weights * dual) / 0.5 + noise * random.normal(size=2)
+            models = (coefs[:, None], intercept, dual[:, None])
+            found.append(family._certified(np.array([row]), kinks[:, None], models)[0])
         lower, upper = (np.concatenate(ends) for ends in zip(*found, strict=True))
         assert inside(lower, exact, upper)
         assert np.isfinite(upper).mean() > 0.5
@@ -109,24 +110,29 @@ def test_a_model_without_rows_on_curved_pieces_is_found():
     assert np.mean(upper - lower < 1e-8) > 0.9
 
 
-def test_rows_that_are_repeated_are_stepped_under_a_smoothed_loss(monkeypatch):
-    """More rows are at the kink than there are columns: paths do not begin."""
-    asked = problem(30, 2, repeated=True, seed=2, lam=0.05)
-    exact, rows, factor = scores_without_each_row(asked), np.arange(30), float(removal_factors(asked)[0])
-    solution = glru.solve(asked, tol=1e-10)
-    lower, upper = KinkRows(solution, factor).bounds(rows, never)
-    assert inside(lower, exact, upper)
-    monkeypatch.setattr(kink_rows, "MOST_ROWS", 0)
-    fewer = KinkRows(solution, factor).bounds(rows, never)
-    assert np.isfinite(upper).sum() > np.isfinite(fewer[1]).sum()
-
-
-def test_rows_that_are_repeated_are_left_to_training():
-    asked = problem(30, 1, repeated=True, scaling="sum", lam=1.0)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("shape", [(30, 2), (40, 3)])
+def test_rows_that_are_repeated_are_rarely_trained(shape, fit_intercept):
+    """More rows are at the kink than there are columns, so that their dual variables are not unique and paths do not begin."""
+    asked = problem(*shape, repeated=True, seed=2, scaling="sum", lam=1.0, fit_intercept=fit_intercept)
     result = glru.loocv(asked)
-    naive = glru.loocv(asked, method="naive", tol=1e-10).score_lower
-    assert result.n_trainings > 0 and "undetermined" not in result.decided_by
-    assert np.all((result.score_lower - 1e-3 <= naive) & (naive <= result.score_upper + 1e-3))
+    assert result.n_trainings < 0.3 * shape[0]
+    naive = glru.loocv(asked, method="naive", tol=1e-12).score_lower
+    assert np.all((result.score_lower - 1e-4 <= naive) & (naive <= result.score_upper + 1e-4))
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_rows_in_different_units_take_no_training(fit_intercept):
+    """Margins that the path leaves off by rounding would cost more of the gap than the label has."""
+    random = np.random.default_rng(11)
+    X = random.normal(size=(120, 8)) * 10.0 ** random.uniform(-2, 3, 8)
+    y = np.where((X / X.std(axis=0)) @ random.normal(size=8) + random.normal(size=120) > 0.0, 1, -1)
+    asked = glru.Problem(X, y, glru.Hinge(), glru.L2(1.0), fit_intercept, "sum")
+    result = glru.loocv(asked)
+    assert result.n_trainings == 0 and "undetermined" not in result.decided_by
+    for row in range(0, 120, 24):
+        score, doubt = retrain(asked.without(np.array([row])), 40).scores(X[row : row + 1])[0]
+        assert result.score_lower[row] - doubt <= score <= result.score_upper[row] + doubt
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])

@@ -23,6 +23,7 @@ from tests.core import (
     kink_rows,
     moves,
     refine,
+    unbounded,
 )
 from tests.decisions.retraining import assert_proven, held_out
 
@@ -174,7 +175,7 @@ STEPS = {
     "one row, wide": (glru.Logistic(), (12, 30), {"width": 1e-15}, WideRows, "images", 3),
     "one row, columns": (glru.Huber(0.5), (20, 4), {"width": 1e-15}, refine, "newton_candidate", 2),
     "local steps": (glru.Logistic(), (20, 4), {"width": 1e-15, "bound": "local"}, LocalEllipsoid, "stepped", 3),
-    "training": (glru.Hinge(), (20, 4), {"width": 1e-15}, refine, "certify", 5),
+    "training": (glru.Hinge(), (20, 4), {"width": 1e-15}, refine, "certify", 2),
     "folds": (glru.Logistic(), (20, 4), None, LocalEllipsoid, "stepped", 2),
     "columns that leave, tall": (glru.Logistic(), (40, 6), "stepwise", LocalColumns, "certified", 2),
     "columns that leave, wide": (glru.Logistic(), (12, 60), "stepwise", Steps, "bounds", 2),
@@ -201,7 +202,7 @@ def test_a_stage_under_way_ends_at_its_next_step(name, monkeypatch):
     monkeypatch.setattr(owner, attribute, counted)
     monkeypatch.setattr(HostArrays, "chunk", 1)
     if name == "training":  # paths of the hinge loss leave nothing to train here
-        monkeypatch.setattr(kink_rows, "MOST_KINKS", -1)
+        monkeypatch.setattr(kink_rows.KinkRows, "bounds", lambda family, rows, decided: unbounded(rows.size))
     if options == "stepwise":
         assert _stepwise(problem, 10.0).interrupted
     elif options is None:

@@ -21,6 +21,12 @@ from glru.certificate import Certificate, ball_radius
 from glru.linalg import FEW, TINY, UNIT, Array, Matrix, as_matrix, gamma
 from glru.problem import Problem
 
+PLACES_TOGETHER, ENTRIES_TOGETHER = 16, 1 << 14
+"""Places at which the end of an intercept is looked for at once, and the most numbers that these take with all rows."""
+
+MOST_STEPS = 36
+"""Most steps of a search for the end of an intercept: away from a start by factors of 4, then between two of these."""
+
 
 class Region(ABC):
     """A set of models that provably holds every optimum of a problem."""
@@ -222,29 +228,34 @@ def intercept_bounds(problem: Problem, parts: Bounds, near: float) -> tuple[floa
 
 def _end(problem: Problem, parts: Array, near: float, side: float) -> float:
     """The smallest found ``side * b`` with the derivatives' sum at ``b`` surely beyond zero on that side."""
-    weights = problem.weights
+    weights, size = problem.weights, 1.0 + np.abs(parts)
+    count = int(np.clip(ENTRIES_TOGETHER // max(parts.size, 1), 1, PLACES_TOGETHER))
 
-    def beyond(place: float) -> bool:
+    def beyond(places: Array) -> NDArray[np.bool_]:
         # The argument is rounded; the derivative is monotone, so its inner end over that error is on the safe side.
-        off = 8.0 * UNIT * (1.0 + np.abs(parts) + abs(place)) + problem.score_noise
-        inner = parts + side * place - side * off
-        low, high = problem.loss.derivative(problem.y, inner)
-        terms = weights * (low if side > 0.0 else high)
-        slack = (gamma(terms.size + 4) + 8.0 * UNIT) * float(np.abs(terms).sum())
-        return side * float(terms.sum()) > slack
+        off = 8.0 * UNIT * (size + np.abs(places)[:, None]) + problem.score_noise
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows or is not a number proves nothing
+            low, high = problem.loss.derivative(problem.y, parts + side * (places[:, None] - off))
+            terms = low if side > 0.0 else high
+            slack = (gamma(parts.size + 4) + 8.0 * UNIT) * (np.abs(terms) @ weights)
+            surely: NDArray[np.bool_] = side * (terms @ weights) > slack
+        return surely
 
-    inside, step = side * near, 1e-9 * (1.0 + abs(near))
-    while not beyond(inside + step):
-        step *= 4.0
-        if step > 1e12 * (1.0 + abs(near)):
-            return np.inf
-    low, high = inside, inside + step
-    for _ in range(50):
-        middle = 0.5 * (low + high)
-        if beyond(middle):
-            high = middle
-        else:
-            low = middle
-        if high - low <= 1e-3 * (high - inside):
+    inside, unit, low, high = side * near, 1e-9 * (1.0 + abs(near)), 0.0, np.inf
+    for first in range(0, MOST_STEPS, count):
+        steps: Array = unit * np.power(4.0, np.arange(first, first + count, dtype=np.float64))
+        low, high = _narrow(low, high, steps, beyond(inside + steps))
+        if high < np.inf:
             break
-    return high
+    for _ in range(MOST_STEPS if high < np.inf else 0):
+        if high - low <= 1e-3 * high:
+            break
+        steps = np.linspace(low, high, count + 2)[1:-1]
+        low, high = _narrow(low, high, steps, beyond(inside + steps))
+    return inside + high
+
+
+def _narrow(low: float, high: float, steps: Array, beyond: NDArray[np.bool_]) -> tuple[float, float]:
+    """The ends between which a root lies, given increasing steps between them and which are beyond it."""
+    k = int(beyond.argmax()) if beyond.any() else steps.size
+    return float(steps[k - 1]) if k else low, float(steps[k]) if k < steps.size else high

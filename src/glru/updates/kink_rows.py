@@ -15,7 +15,6 @@ an intercept the interval of :math:`b^*` that follows from the ball: with :math:
 :math:`x_k^\top \hat w + \hat b + \delta - r \kappa_k` sum up to more than 0, for any :math:`c`.
 """
 
-from functools import cached_property
 from typing import NamedTuple, final
 
 import numpy as np
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.certificate import ball_radius
 from glru.linalg import FEW, HOST, TINY, UNIT, Array, gamma
-from glru.losses import Hinge, Loss, SmoothedHinge
+from glru.losses import Hinge
 from glru.metric.rows import NewtonSystem, RowMetric, RowSide
 from glru.problem import Point, Problem
 from glru.solution import Solution
@@ -65,8 +64,11 @@ MOST_STEPS, LINE_SEARCH_STEPS = 40, 40
 NEGLIGIBLE_MOVE = 1e-8
 """A step that moves no score by more than this, as a share of scores and targets, is the last one."""
 
-SMOOTHING = 1e-9
-"""Width of the curved piece that a hinge loss is given, for candidates alone."""
+EXACT_GAP = 1e-12
+"""Gap, as a share of the weights, below which a candidate is nearly as good as float64 allows."""
+
+SAME_ROW, DUAL_STEPS = 1e-14, 50
+"""Share of the trace of a Gram matrix of rows at the kink that is added to its diagonal, for repeated rows; and steps that find their dual variables."""
 
 LARGEST_CORRECTION = 256
 """A model in which more rows than this have changed pieces is left to training."""
@@ -79,6 +81,15 @@ def has_kinks(problem: Problem) -> bool:
     if isinstance(problem.loss, Hinge):
         return penalised and dense and min(problem.matrix.shape) <= problem.largest
     return penalised and dense and problem.loss.piecewise and problem.n_rows <= min(MOST_ROWS, problem.largest)
+
+
+def _pseudo_inverse(rows: Array) -> Array:
+    """Nearly the pseudo-inverses of matrices, by their smaller Gram matrices."""
+    across = rows.transpose(0, 2, 1)
+    gram = rows @ across if rows.shape[1] <= rows.shape[2] else across @ rows
+    added = SAME_ROW * np.trace(gram, axis1=1, axis2=2)[:, None, None]
+    inverse = np.linalg.inv(gram + added * np.eye(gram.shape[1]))
+    return across @ inverse if rows.shape[1] <= rows.shape[2] else inverse @ across
 
 
 class Proposals(NamedTuple):
@@ -189,9 +200,8 @@ class PieceSteps:
     For rows that leave the curved piece, :math:`E = -D`, the line of that system is :math:`-D^{-1} P`, which is known without cancellation.
     """
 
-    def __init__(self, solution: Solution, factor: float, loss: Loss | None = None) -> None:
+    def __init__(self, solution: Solution, factor: float) -> None:
         problem = self.problem = solution.problem
-        self.loss = problem.loss if loss is None else loss
         self.weights, self.side = factor * problem.weights, RowSide(problem)
         center, self._target_size = self.side.center, float(np.abs(problem.y).max(initial=0.0))
         self._shift = None if center is None else problem.matrix @ (self.side.inverse * center)
@@ -231,13 +241,13 @@ class PieceSteps:
     def _expand(self, duals: Array, scores: Array, weights: Array) -> tuple[Array, Array, Mask]:
         """Forces, weighted curvatures, and the models that have none, where an intercept needs one: their row that is nearest to its curved piece is taken to be there."""
         y = self.problem.y[:, None]
-        _, slopes, curvatures = self.loss.expand(y, scores)
+        _, slopes, curvatures = self.problem.loss.expand(y, scores)
         forces, curvatures = weights * slopes + duals, weights * curvatures
         flat = np.logical_not(curvatures.any(axis=0)) & (self.side.n_free > 0)
         if flat.any():
-            depths = np.where(weights[:, flat] > 0.0, self.loss.piece_depth(y, scores[:, flat]), -np.inf)
+            depths = np.where(weights[:, flat] > 0.0, self.problem.loss.piece_depth(y, scores[:, flat]), -np.inf)
             nearest, members = depths.argmax(axis=0), np.flatnonzero(flat)
-            curvatures[nearest, members] = self.loss.smoothness * weights[nearest, members]
+            curvatures[nearest, members] = self.problem.loss.smoothness * weights[nearest, members]
         return forces, curvatures, flat
 
     def _is_small(self, moves: Array, scores: Array) -> Mask:
@@ -271,7 +281,7 @@ class PieceSteps:
                     here = members[leave]
                     curved[:, here] = now[:, leave]
                     # On flat pieces the dual variables are at their ends, exactly.
-                    ends = -self.loss.gradient(self.problem.y[:, None], scores[:, leave])
+                    ends = -self.problem.loss.gradient(self.problem.y[:, None], scores[:, leave])
                     dual[:, here] = np.where(now[:, leave], inverse * b[:, leave], ends)
                     intercepts[here] = self._intercepts(b[:, leave], beta[:, leave])
                     stay = ~leave
@@ -334,7 +344,7 @@ class PieceSteps:
 
     def _lengths(self, duals: Array, scores: Array, weights: Array, steps: Array, change: Array, moves: Array) -> Array:
         """How far to go along steps: all the way, or to where the objective is lowest; 0 where that is not a number."""
-        side, loss, y = self.side, self.loss, self.problem.y[:, None]
+        side, loss, y = self.side, self.problem.loss, self.problem.y[:, None]
         penalised = moves - side.border @ change if side.n_free else moves
         start, growth = np.einsum("ij,ij->j", duals, penalised), np.einsum("ij,ij->j", steps, penalised)
         weighted = weights * moves
@@ -375,7 +385,7 @@ class KinkRows:
     def __init__(self, solution: Solution, factor: float) -> None:
         self.problem, self.weights = solution.problem, factor * solution.problem.weights
         self.candidates: dict[int, Point] = {}
-        self._solution, self._factor = solution, factor
+        self._solution = solution
         self._known = unbounded(self.problem.n_rows)
         self._asked = np.zeros(self.problem.n_rows, dtype=bool)
         self.finder = (HingePaths if isinstance(solution.problem.loss, Hinge) else PieceSteps)(solution, factor)
@@ -384,14 +394,6 @@ class KinkRows:
     def usable(self) -> bool:
         """Whether the model of all rows was found."""
         return self.finder.found
-
-    @cached_property
-    def _smoothed(self) -> PieceSteps | None:
-        """Steps of a hinge loss that is smoothed a little, for rows whose paths do not end: where rows are repeated, more of them are at the kink than there are columns."""
-        if not isinstance(self.problem.loss, Hinge) or self.problem.n_rows > MOST_ROWS:
-            return None
-        found = PieceSteps(self._solution, self._factor, SmoothedHinge(SMOOTHING))
-        return found if found.found else None
 
     def bounds(self, rows: Rows, decided: Decided) -> Bounds:
         """Bounds of the removed rows' scores, infinite where nothing is found or proven; of rows that stay open the candidates are kept."""
@@ -405,33 +407,80 @@ class KinkRows:
             self._asked[here] = True
             if self.finder.is_cheap:
                 self._prove(here, self.finder.propose(here), decided)
-            left = here[np.isinf(upper[here] - lower[here])]
-            if left.size and self._smoothed is not None:
-                self._prove(left, self._smoothed.propose(left), decided)
+            elif isinstance(self.problem.loss, Hinge):
+                self._prove(here, self._carry(here), decided)
         return lower[rows], upper[rows]
+
+    def _carry(self, rows: Rows) -> Proposals:
+        """The model of all rows as it is: where rows are repeated, others at the kink may take the part of one of them."""
+        problem, known, shape = self.problem, self._solution, (self.problem.n_rows, rows.size)
+        kinks = (np.abs(1.0 - problem.y * known.scores) <= MISPLACED_BY) & (self.weights > 0.0)
+        kinks = np.repeat(kinks[:, None], rows.size, axis=1)
+        kinks[rows, np.arange(rows.size)] = False
+        return Proposals(np.broadcast_to(known.dual[:, None], shape), kinks, np.full(rows.size, known.intercept))
 
     def _prove(self, rows: Rows, proposals: Proposals, decided: Decided) -> None:
         """Take in what the gaps of candidates prove."""
-        dual, curved, intercepts = proposals
+        problem, (dual, kinks, intercepts) = self.problem, proposals
         places = np.flatnonzero(np.isfinite(dual).all(axis=0) & np.isfinite(intercepts))
         if not places.size:
             return
-        rows, intercepts = rows[places], intercepts[places]
-        found, (coefs, dual) = self._certified(rows, Proposals(dual[:, places], curved[:, places], intercepts))
+        rows, kinks, intercepts = rows[places], kinks[:, places], intercepts[places]
+        dual = -problem.loss.project(problem.y[:, None], -dual[:, places])
+        dual[rows, np.arange(rows.size)] = 0.0
+        lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
+        coefs = (problem.matrix.T @ (self.weights[:, None] * dual)) / lam[:, None]
+        found, gaps = self._certified(rows, kinks, (coefs, intercepts, dual))
+        rough = np.flatnonzero(gaps > EXACT_GAP * float(self.weights.sum()))
+        if isinstance(problem.loss, Hinge) and rough.size:
+            near = self._at_kinks(kinks[:, rough], coefs[:, rough], intercepts[rough], dual[:, rough])
+            more, _ = self._certified(rows[rough], kinks[:, rough], near)
+            found[0][rough], found[1][rough] = intersect((found[0][rough], found[1][rough]), more)
+            coefs[:, rough], intercepts[rough], dual[:, rough] = near
         lower, upper = self._known
         lower[rows], upper[rows] = intersect((lower[rows], upper[rows]), found)
         for k in np.flatnonzero(~decided(lower[rows], upper[rows])):
             self.candidates[int(rows[k])] = Point(coefs[:, k], float(intercepts[k]), dual[:, k])
 
-    def _certified(self, rows: Rows, proposals: Proposals) -> tuple[Bounds, tuple[Array, Array]]:
-        """Bounds from the duality gaps of candidates; their coefficients and dual variables."""
+    def _at_kinks(self, kinks: Mask, coefs: Array, intercepts: Array, dual: Array) -> tuple[Array, Array, Array]:
+        """The models nearest to some whose rows at the kink have the margin 1, and dual variables of these rows that belong to them.
+
+        Margins that are off by rounding weigh in the gap as they are; what mends them weighs by its square. Where rows are repeated, or there are more of them
+        than columns, their dual variables are not unique: any that have the right sums will do.
+        """
+        problem, n_columns = self.problem, self.problem.n_columns
+        lam = np.broadcast_to(problem.penalty.quadratic, (n_columns,))
+        rows, scales = problem.matrix.dense(), np.sqrt(lam)
+        if problem.fit_intercept:
+            rows, scales = np.column_stack([rows, np.ones(rows.shape[0])]), np.append(scales, 1.0)
+        models = np.vstack([coefs, intercepts])[: rows.shape[1]]
+        counts = kinks.sum(axis=0)
+        for count in np.unique(counts[counts > 0]):
+            members = np.flatnonzero(counts == count)
+            at = np.nonzero(kinks[:, members].T)[1].reshape(members.size, count)
+            inverse = _pseudo_inverse(rows[at] / scales)
+            for _ in range(2):
+                short = problem.y[at] - (rows[at] @ models[:, members].T[:, :, None])[:, :, 0]
+                models[:, members] += (inverse @ short[:, :, None])[:, :, 0].T / scales[:, None]
+            wanted = np.zeros((scales.size, members.size))
+            wanted[:n_columns] = lam[:, None] * models[:n_columns, members]
+            for _ in range(DUAL_STEPS):
+                missed = (wanted - rows.T @ (self.weights[:, None] * dual[:, members])) / scales[:, None]
+                left = np.square(missed).sum(axis=0) > EXACT_GAP * float(self.weights.sum())
+                if not left.any():
+                    break
+                members, at, inverse, wanted = members[left], at[left], inverse[left], wanted[:, left]
+                moved = (missed[:, left].T[:, None] @ inverse)[:, 0] / self.weights[at]
+                own = at, members[:, None]
+                dual[own] = -problem.loss.project(problem.y[at], -dual[own] - moved)
+        return models[:n_columns], models[-1] if problem.fit_intercept else intercepts, dual
+
+    def _certified(self, rows: Rows, kinks: Mask, models: tuple[Array, Array, Array]) -> tuple[Bounds, Array]:
+        """Bounds from the duality gaps of models, as coefficients, intercepts and dual variables; and the gaps."""
         problem, X, entries = self.problem, self.problem.matrix, (rows, np.arange(rows.size))
-        dual, kinks, intercepts = proposals
-        dual = -problem.loss.project(problem.y[:, None], -dual)
-        dual[entries] = 0.0
+        coefs, intercepts, dual = models
         weighted = self.weights[:, None] * dual
         correlations = X.T @ weighted
-        coefs = correlations / np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))[:, None]
         scores = X @ coefs + intercepts
         # Entry by entry, so that the units of the columns do not matter.
         errors = gamma(problem.n_columns + 4) * (1.0 + FEW) * (abs(X) @ np.abs(coefs) + np.abs(intercepts)) + TINY
@@ -446,7 +495,7 @@ class KinkRows:
         center = scores[entries]
         half = half * (1.0 + FEW) + FEW * np.abs(center)
         usable = np.isfinite(half)
-        return widen(np.where(usable, center, 0.0), np.where(usable, half, np.inf)), (coefs, dual)
+        return widen(np.where(usable, center, 0.0), np.where(usable, half, np.inf)), gaps
 
     def _repairs(self, rows: Rows, weighted: Array, dual: Array) -> tuple[Array | None, Array | float]:
         """At least how far dual variables are from ones that an intercept allows, and the norms of what that does to correlations.
