@@ -14,7 +14,7 @@ from typing import final
 import numpy as np
 
 from glru.linalg import FEW, HOST, TINY, Array, gamma, powers_of_two, to_host, weighted_norm
-from glru.losses import Logistic, Loss, Multinomial
+from glru.losses import Loss, Multinomial
 from glru.problem import Problem, per_row
 
 
@@ -306,7 +306,8 @@ def missing_optimum(problem: Problem) -> str | None:
     * if a combination of them is zero in every row, any multiple of it can be added to a model at no cost;
     * the logistic loss falls for ever in a direction in which :math:`y_i x_i^\top w \ge 0` for every row and :math:`> 0` for
       some (the classes are separated, or nearly so). There is such a direction if and only if the linear program
-      :math:`\max \sum_i y_i x_i^\top w` subject to :math:`0 \le y_i x_i^\top w \le 1` has a value above 0;
+      :math:`\max \sum_i y_i x_i^\top w` subject to :math:`0 \le y_i x_i^\top w \le 1` has a value above 0. With one score per class, the leads
+      of every row's class over the others take the place of the margins;
     * a loss with a log link falls for ever in a direction that lowers the scores of rows with :math:`y_i = 0` and leaves those of all others as
       they are (a group of rows without a single count), which is the same program over the rows with :math:`y_i = 0`. Of shares with a logit link, scores
       of rows with :math:`y_i = 1` may rise, too.
@@ -332,11 +333,7 @@ def missing_optimum(problem: Problem) -> str | None:
             "the optimum is not unique: unpenalised columns are linearly dependent, so that infinitely many models are best. "
             "Remove columns that are constant or depend on others, or penalise them."
         )
-    if (
-        isinstance(problem.loss, Logistic)
-        and free.size <= MOST_ENTRIES
-        and _separates(y[:, None] * _scale_columns(free))
-    ):
+    if _separates_classes(problem, _scale_columns(free), y):
         return (
             "no optimum exists: unpenalised columns separate the classes, so that larger coefficients are always better. "
             "Penalise them."
@@ -352,6 +349,17 @@ def missing_optimum(problem: Problem) -> str | None:
             f"those of rows with y {others} stay. Penalise them, or remove the columns or the group of rows that have no y {others}."
         )
     return None
+
+
+def _separates_classes(problem: Problem, columns: np.ndarray, y: np.ndarray) -> bool:
+    """Whether a model of some columns separates the classes of a logistic or multinomial loss; False where that is too large to find out."""
+    n_scores = problem.n_scores
+    if not problem.loss.probabilities or columns.size * n_scores**2 > MOST_ENTRIES:
+        return False
+    if not problem.loss.several:
+        return _separates(y[:, None] * columns)
+    leads = np.eye(n_scores)[y.astype(np.intp), None] - np.eye(n_scores)
+    return _separates(np.einsum("ikc,ij->ikcj", leads, columns).reshape(-1, n_scores * columns.shape[1]))
 
 
 def _escapes(columns: np.ndarray, directions: np.ndarray) -> bool:

@@ -34,6 +34,20 @@ def test_overlapping_classes_have_an_optimum():
     assert glru.solve(glru.Problem(X, y, penalty=glru.L2(np.zeros(3)), fit_intercept=True)).status == "converged"
 
 
+@pytest.mark.parametrize("intercept", [False, True])
+def test_three_separated_classes_without_a_penalty(intercept):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = np.argmax(X @ [[1.0, -1.0, 0.0], [0.0, 0.5, -1.0]], axis=1)
+    problem = glru.Problem(X, y, glru.Multinomial(), glru.L2(np.zeros(2)), fit_intercept=intercept)
+    with pytest.warns(ConvergenceWarning, match="No optimum exists: unpenalised columns separate the classes"):
+        glru.solve(problem)
+    y[:30] = np.random.default_rng(1).integers(3, size=30)
+    assert (
+        glru.solve(glru.Problem(X, y, glru.Multinomial(), glru.L2(np.zeros(2)), fit_intercept=intercept)).status
+        == "converged"
+    )
+
+
 def test_held_out_predictions_of_separated_classes_are_masked():
     X, y = separated()
     model = LogisticRegression(C=np.inf)
