@@ -73,7 +73,8 @@ class Solution:
     solver : str
         The solver's name.
     before : tuple of array or None
-        The scores before the last step of a direct Newton training over the columns, and the upper triangle of the Hessian there.
+        The scores before the last step of a direct Newton training over the columns, and the upper triangle of the Hessian there; kept
+        with unpenalised columns only.
 
     Notes
     -----

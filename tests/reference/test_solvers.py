@@ -318,6 +318,17 @@ def test_separable_data(loss, lam, shape, fit_intercept):
     assert glru.solve(separable(loss, lam, shape, fit_intercept), tol=1e-6).status == "converged"
 
 
+def test_unpenalised_data_that_a_plane_separates_but_for_rows_on_it():
+    """There is no optimum, which the warning says; curvatures that vanish along the way overflow nothing that is shown."""
+    rng = np.random.default_rng(0)
+    for shape in ((60, 3), (60, 3), (200, 5)):  # the third problem has coefficients of 4e4 when its training stalls
+        X = rng.normal(size=shape)
+        y = np.where(X[:, 0] > 0.0, 1.0, -1.0)
+        X[:10, 0], y[:10] = 0.0, np.sign(rng.normal(size=10))
+    with pytest.warns(ConvergenceWarning, match="No optimum exists"):
+        assert glru.solve(glru.Problem(X, y, glru.Logistic(), glru.L2(0.0), True)).status == "stalled"
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
 @each(CLASSIFIERS, "loss")
 @pytest.mark.parametrize("fit_intercept", [False, True])

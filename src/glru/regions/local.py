@@ -198,8 +198,9 @@ class LocalEllipsoid(Region):
             return self._piece_radius()
         constant = float(self.totals.loss.self_concordance or 0.0)
         norm = self._norm_bound
-        if not constant * norm * self.nu * np.exp(self.exponent) < CLOSE:
-            norm = self.largest_norm
+        with np.errstate(over="ignore"):  # curvatures that say nothing about those at the point
+            if not constant * norm * self.nu * np.exp(self.exponent) < CLOSE:
+                norm = self.largest_norm
         return float(local_radius(constant, norm, np.asarray(self.nu), self.exponent))
 
     def _piece_radius(self) -> float:

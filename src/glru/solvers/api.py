@@ -478,7 +478,9 @@ def _finish(problem: Problem, run: Run, tol: float, name: str) -> Solution:
             slopes = problem.loss.gradient(problem.y, problem.scores(point.coef, point.intercept))
             dual = np.where((problem.weights > 0.0).reshape((-1,) + (1,) * (dual.ndim - 1)), dual, -slopes)
         point = replace(point, dual=duality.feasible_dual(problem, dual))
-    solution = replace(solution_at(problem, point, run.n_iter, run.status, name), before=run.before)
+    # The Hessian is kept where a proof that there is one optimum needs it.
+    before = run.before if problem.unpenalised.size else None
+    solution = replace(solution_at(problem, point, run.n_iter, run.status, name), before=before)
     reached = solution.reached(tol)
     if reached == (run.status == "converged") or run.status == "stopped":
         return solution
