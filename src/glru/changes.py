@@ -550,7 +550,7 @@ class AddColumns(Change):
         if type(self.penalty) is not type(layout.penalty):
             raise ValueError(f"penalty must be of the problem's kind, {layout.penalty!r}; got {self.penalty!r}.")
         if self.penalty.n_columns not in (None, self.matrix.shape[1]):
-            raise ValueError(f"penalty must have one strength a new column; got {self.penalty.n_columns}.")
+            raise ValueError(f"penalty must have one strength per new column; got {self.penalty.n_columns}.")
         return self.penalty
 
     def _all_names(self, layout: Layout) -> tuple[str, ...] | None:

@@ -687,8 +687,8 @@ def require_one_score(problem: Problem, what: str) -> None:
     """Refuse a problem with one score per class."""
     if problem.loss.several:
         raise ValueError(
-            f"{what} has no proof for {problem.loss!r} yet, which has one score per class. Use a one-vs-rest model (one glru.Logistic() "
-            "problem per class, or scikit-learn's OneVsRestClassifier), or glru.loocv, glru.cross_val_predict, glru.after and glru.stepwise, which have one."
+            f"{what} is for models with one score per row; {problem.loss!r} has one per class. Ask about one class against the rest "
+            "(y == label, with the logistic loss), or use glru.loocv, glru.cross_val_predict, glru.after or glru.stepwise, which take all classes."
         )
 
 

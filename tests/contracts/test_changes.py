@@ -249,7 +249,7 @@ REFUSED = {
     "penalty-kind": (glru.AddColumns(COLUMNS, glru.L1(1.0)), r"penalty must be of the problem's kind, L2\(lam=1.0\)"),
     "penalty-count": (
         glru.AddColumns(COLUMNS, glru.L2([1.0] * 3)),
-        "penalty must have one strength a new column; got 3",
+        "penalty must have one strength per new column; got 3",
     ),
     "edit-row": (glru.EditValues([6], [0], 1.0), "rows must be positions from 0 to 5; got 6"),
     "edit-column": (glru.EditValues([0], [3], 1.0), "columns must be positions from 0 to 2; got 3"),

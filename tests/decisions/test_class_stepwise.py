@@ -102,6 +102,20 @@ def test_leave_one_out_folds_groups_and_verification():
     assert (checked.checked, checked.wrong) == (3, ())
 
 
+def test_log_loss_of_leave_one_out_is_that_of_training_every_row():
+    problem, _, _ = wine(40)
+    found, naive = (
+        glru.stepwise(problem, criterion="log_loss", max_steps=2, method=method, tol=1e-10)
+        for method in ("certified", "naive")
+    )
+    assert found.selected.tolist() == naive.selected.tolist() and found.certified
+    for ours, theirs in zip(found.path, naive.path, strict=True):
+        assert ours.columns == theirs.columns
+        assert ours.value_lower - 1e-5 <= theirs.value_upper <= ours.value_upper + 1e-5
+    importance = glru.feature_importance(problem)
+    assert importance.certified and np.all(importance.lower <= importance.upper)
+
+
 def test_rows_that_no_column_tells_apart_are_errors():
     """Without an intercept a row of zeros has equal scores: no class leads. With one, and no column, classes of equal weight are equal."""
     X = np.vstack([np.eye(3)] * 4 + [np.zeros((3, 3))])

@@ -343,6 +343,6 @@ class LeaveOneOutJudge(Judge):
             value, slope, _ = problem.loss.expand(problem.y, solution.scores)
             usual = float(np.sqrt(np.mean(slope**2)))
             return float(np.mean(value)) / usual if usual > 0.0 else 1.0
-        residual = solution.scores - solution.problem.y
-        scale = float(np.sqrt(np.mean(residual**2))) if self.criterion.task == "regression" else 1.0
-        return scale or 1.0
+        if self.criterion.task != "regression":
+            return 1.0
+        return float(np.sqrt(np.mean((solution.scores - problem.y) ** 2))) or 1.0

@@ -152,7 +152,10 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
         settings = Settings(criterion=CRITERIA[scoring], cv=5 if self.cv is None else self.cv, tol=self.training_tol)
         problem, _, settings, offset = prepare(self.estimator, X, y, None, None, None, settings, keeps_columns=True)
         if problem.loss.several:
-            raise ValueError("features are ranked by one coefficient each; got one model for more than two classes.")
+            raise ValueError(
+                "features are ranked by one coefficient each; got more than two classes, with one coefficient for each class. "
+                "Use glru.StepwiseSelector, or one class against the rest."
+            )
         criterion, budget, n_features = (
             find_criterion(settings.criterion, problem),
             Budget(self.max_seconds),
