@@ -479,6 +479,7 @@ class KinkRows:
         """Bounds from the duality gaps of models, as coefficients, intercepts and dual variables; and the gaps."""
         problem, X, entries = self.problem, self.problem.matrix, (rows, np.arange(rows.size))
         coefs, intercepts, dual = models
+        dual[entries] = 0.0  # whatever was proposed: the row does not count
         weighted = self.weights[:, None] * dual
         correlations = X.T @ weighted
         scores = X @ coefs + intercepts
