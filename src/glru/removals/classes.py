@@ -29,13 +29,18 @@ from glru.removals.blocks import MODELS_AT_ONCE, split_open
 from glru.removals.refitted import summed
 from glru.removals.single import TIGHT_ETA
 from glru.solvers import train
+from glru.solvers.multinomial import class_newton_nearby
+from glru.solvers.newton import Stop
 from glru.updates.class_blocks import ClassBlocks
 from glru.updates.class_rows import ClassRows
-from glru.updates.class_space import ClassSpace, RowTrainer, class_space, has_class_space
+from glru.updates.class_space import MOST_STEPS, ClassSpace, RowTrainer, class_space, has_class_space
 from glru.updates.refitted_classes import ClassRefits
 
 NARROWING = 32.0
 """Products with the data narrow intervals while they are expected to cost at most this many times the closed form of all rows."""
+
+APPROACHED = 1e-9
+"""Relative gap of a row's model before a Hessian is formed there: most rows need no second one."""
 
 
 @final
@@ -146,10 +151,14 @@ class ClassRemovals(Removals):
         return self._refitted.bounds(rows, self.reference[rows], self.run.enough, BATCH_STEPS)
 
     def refine(self, rows: Rows) -> Bounds:
-        """Newton steps of one row's problem with one score per class, each followed by its certificate."""
+        """Newton steps of one row's problem by conjugate gradients, and then steps with certificates."""
         row = int(rows[0])
         problem, start = self._placed_without(row)
-        start = self.family.point if self.refits is None and self.family.usable else start
+        if self.family.usable:
+            start = self.family.point if self.refits is None else start
+            start = class_newton_nearby(
+                problem, start, Stop(APPROACHED, None, MOST_STEPS), self.family.precondition
+            ).point
         decided = partial(self.finished, row)
         found, _ = class_bounds(problem, start, problem.matrix[rows], self.reference[rows], decided, self.run.budget)
         return found

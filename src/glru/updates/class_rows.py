@@ -53,6 +53,9 @@ SMALL_CLOSED_FORM = 2e9
 MOST_MOVED = 2.0
 """Ranges of moves up to which a series of 14 terms stands for the exponential."""
 
+STEP_ACCURACY = 0.03
+"""Share of a gradient that a Newton step with a model's own Hessian may leave; in a few steps that is enough."""
+
 CACHED, CACHED_SCORES = 1 << 16, 320
 """Scores of a part of the rows under the candidates that are measured together, and those of one row: they stay in the cache of a core."""
 
@@ -218,6 +221,10 @@ class ClassRows:
         return int(
             times * max(closed, SMALL_CLOSED_FORM) / (n_rows * (size + 25.0 * n_scores) + 4.0 * float(size) ** 2)
         )
+
+    def precondition(self, vector: Array) -> Array:
+        """The inverse of the metric times a gradient, one line per class."""
+        return np.asarray(self.metric.solve(vector.ravel())).reshape(vector.shape)
 
     def removals(self, rows: Rows) -> "ClassRemovals":
         """The Newton steps of some rows' removals."""
@@ -670,7 +677,7 @@ def _newton_directions(family: ClassRows, removals: ClassRemovals, moves: Any, g
             more = mine.solve(mine.weights[:, None] * curved(mine.curvatures, seen))
             return metric.solve(vectors + _spread(family, mine, more))
 
-        found.append(conjugate_gradients(arrays, product, solve, gradients[:, here]))
+        found.append(conjugate_gradients(arrays, product, solve, gradients[:, here], STEP_ACCURACY))
     return arrays.concatenate(found, 1)
 
 
