@@ -32,8 +32,8 @@ from glru.regions.classes import (
 from glru.solution import Solution, dual_of
 from glru.solvers import State, train
 from glru.solvers.api import prefers_products
-from glru.solvers.multinomial import direct_is_cheaper
-from glru.solvers.newton import Until, zero_point
+from glru.solvers.multinomial import class_newton_cg, direct_is_cheaper
+from glru.solvers.newton import Stop, Until, zero_point
 from glru.sums import chunks, loss_hessian
 from glru.updates import newton_candidate
 from glru.updates.carry import length_along, newton_step
@@ -49,8 +49,8 @@ NEWTON_STEPS = 8
 TRAINED = 1e-13
 """Relative gap of a training in full."""
 
-CLASS_TRAINED, BALL_TOL = 1e-9, 1e-11
-"""Relative gap of a training with one score per class, from which on one or two Newton steps reach what float64 has; and the gap whose ball is asked before a Hessian is formed."""
+CLASS_TRAINED, BALL_TOLS = 1e-9, (1e-11, 1e-14)
+"""Relative gap of a training with one score per class, from which on one or two Newton steps reach what float64 has; and the gaps whose balls are asked before a Hessian is formed: a training goes on at a fraction of its price."""
 
 SHORT_ROW = 0.005
 """Rows whose norm in the inverse metric is below this are rare: it is about the root of the columns' share of the rows."""
@@ -558,9 +558,8 @@ def class_training(
     found = unbounded_queries(queries.shape[0], problem.n_scores)
     leaders: Rows = np.zeros(queries.shape[0], dtype=np.intp) if reference is None else reference
     formed, has_ball = has_classes(problem), has_class_ball(problem)
-    once = (BALL_TOL if has_ball else CLASS_TRAINED,)
     first = TRAINED_FIRST if point.dual is None or not has_ball else None
-    for tol in once if formed else (first, *PRODUCT_TOLS):
+    for tol in (BALL_TOLS if has_ball else (CLASS_TRAINED,)) if formed else (first, *PRODUCT_TOLS):
         best = None if tol is None else train(problem, tol=tol, start=point, budget=budget)
         point = point if best is None else best.point
         if reference is None:
@@ -581,7 +580,7 @@ def class_training(
 def _class_fold(
     fold: Problem, test: Rows, start: Point, width: float | None, budget: Budget, aim: float | None
 ) -> tuple[Bounds, str]:
-    """:func:`single_fold_bounds` with one score per class: Newton steps from the model of all rows, or a training where these do not converge."""
+    """:func:`single_fold_bounds` with one score per class: Newton steps from the model of all rows, those with certificates where they have converged, or a training where they do not."""
     if budget.spent:
         return from_queries(*unbounded_queries(test.size, fold.n_scores)), "undetermined"
 
@@ -596,6 +595,8 @@ def _class_fold(
     if has_classes(fold) and (width is not None or aim is not None or direct_is_cheaper(fold)):
         # Half the width of an interval is the norm of its row times the gradient's.
         asked = min(HOPEFUL, (aim or width or 1.0) / SHORT_ROW)
+        if not direct_is_cheaper(fold):
+            start = class_newton_cg(fold, start, Stop(CLASS_TRAINED, None, NEWTON_STEPS)).point
         bounds = from_queries(*class_bounds(fold, start, queries, None, decided, budget, asked)[0])
         if np.all(bounds.enough(width)):
             return bounds, "refine"

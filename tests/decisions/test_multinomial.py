@@ -72,6 +72,18 @@ def test_digits_without_a_training():
         assert result.labels[row] == int(np.argmax(scores))
 
 
+def test_rows_that_move_far_are_refined_without_a_training():
+    rng = np.random.default_rng(12)
+    X, W = rng.normal(size=(200, 40)), rng.normal(size=(4, 40))
+    X[:, :5] *= rng.standard_t(2, size=(200, 5))
+    y = (X @ W.T + [-4.0, 0.0, 0.0, 0.0] + rng.gumbel(size=(200, 4))).argmax(axis=1)
+    problem = glru.Problem(X, y, glru.Multinomial(), glru.L2(0.1), True, scaling="sum")
+    result = glru.loocv(problem, width="labels")
+    rows = np.flatnonzero(result.stages == "refine")
+    assert rows.size and result.n_trainings == 0 and result.decided.all()
+    assert np.array_equal(result.labels[rows[:8]], held_out(problem, rows[:8]).argmax(axis=1))
+
+
 def test_rounding_in_single_precision_ends_no_steps():
     """What the first certificate loses leaves a row to the next one, in double precision and in the same batch."""
     X, y = load_digits(return_X_y=True)

@@ -15,7 +15,6 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
-from scipy.linalg.lapack import dlauum
 
 from glru.linalg import CHUNK_BYTES, FEW, TINY, Array, Matrix, gamma, powers_of_two, to_host
 from glru.metric.columns import factored
@@ -27,9 +26,6 @@ EXPONENTS = 1600
 
 NARROW_COLUMNS = 128
 """Up to this many columns one product over all classes and columns beats a Gram matrix for each pair of classes, which has half the additions."""
-
-FORM_SHARE = 1e-10
-"""What forms from the inverse itself may be off, as a share of the product of the norms of two classes; those that may be off by more come from the factor."""
 
 
 def class_hessian(problem: Problem, likely: Array, factor: float = 1.0) -> tuple[Any, Array]:
@@ -211,7 +207,7 @@ class ClassMetric:
     @property
     def unit(self) -> float:
         """An entry of :meth:`forms` is off by at most this share of the product of the norms of its two classes."""
-        return 2.0 * self.solve_error + self.solve_error**2 + gamma(self.columns.size + 8) + FORM_SHARE
+        return 2.0 * self.solve_error + self.solve_error**2 + gamma(self.columns.size + 8)
 
     def largest_pair_norm(self, length: float) -> float:
         """At least the norm of ``x (e_a - e_b)`` for a row of Euclidean norm ``length`` and any two classes."""
@@ -224,28 +220,18 @@ class ClassMetric:
             self._largest = max(problem.map(_largest_pair_norm, self))
         return self._largest
 
-    @cached_property
-    def _inverse(self) -> Array | None:
-        """The inverse of the metric; None where squares of the factor's inverse may have underflowed or overflowed."""
-        inverse = dlauum(np.asfortranarray(self.columns.inverse))[0]
-        inverse = np.triu(inverse) + np.triu(inverse, 1).T
-        safe = np.isfinite(inverse).all() and float(np.diagonal(inverse).min()) > 1e-280
-        return inverse if safe else None
-
     def forms(self, X: Matrix) -> Iterator[tuple[slice, Array]]:
         """``x^T (H^-1)_ab x`` for all pairs of classes, rows by chunks; see :attr:`unit` for their errors."""
         if not self.arrays.stable:
             yield from self._device_forms(X)
             return
-        size = self.columns.size
-        height = max(16, 4 * CHUNK_BYTES // (8 * max(size, 1)))
-        inverse = self._inverse if 0 < self.width <= NARROW_COLUMNS and X.shape[0] >= size else None
+        height = max(16, 4 * CHUNK_BYTES // (8 * max(self.columns.size, 1)))
         for start in range(0, X.shape[0], height):
             here = slice(start, min(start + height, X.shape[0]))
             block = X[here].dense()
             if self.fit_intercept:
                 block = np.column_stack([block, np.ones(block.shape[0])])
-            yield here, self._factor_forms(block) if inverse is None else self._inverse_forms(block, inverse)
+            yield here, self._host_forms(block)
 
     def _device_forms(self, X: Matrix) -> Iterator[tuple[slice, Array]]:
         """Forms of rows on a device, from the inverse factor there."""
@@ -259,23 +245,7 @@ class ClassMetric:
             solved = xp.permute_dims(xp.matmul(block[None, :, :], inverse), (1, 0, 2))
             yield here, to_host(xp.matmul(solved, xp.matrix_transpose(solved)))
 
-    def _inverse_forms(self, block: Array, inverse: Array) -> Array:
-        """Forms of some rows from the inverse, and from the factor where they may be off by more than ``FORM_SHARE``."""
-        n_scores, width = self.n_scores, self.width
-        found = np.empty((block.shape[0], n_scores, n_scores))
-        for a in range(n_scores):
-            images = (block @ inverse[a * width : (a + 1) * width, a * width :]).reshape(len(block), -1, width)
-            found[:, a, a:] = found[:, a:, a] = np.einsum("ibj,ij->ib", images, block)
-        # |entries of the inverse| <= axes_j axes_k, the scale of all rounding errors: of V V^T, of two products with the row.
-        axes = np.sqrt(np.diagonal(inverse)).reshape(n_scores, width)
-        sizes = np.square(np.abs(block) @ axes.T)
-        unit = gamma(inverse.shape[0] + 2 * width + 16)
-        wrong = ~np.all(unit * sizes <= 0.5 * FORM_SHARE * np.einsum("iaa->ia", found), axis=1)
-        if wrong.any():
-            found[wrong] = self._factor_forms(block[wrong])
-        return found
-
-    def _factor_forms(self, block: Array) -> Array:
+    def _host_forms(self, block: Array) -> Array:
         """Forms of some rows from the inverse factor, which is upper triangular."""
         width, inverse = self.width, self.columns.inverse
         solved = [block @ inverse[a * width : (a + 1) * width, a * width :] for a in range(self.n_scores)]
