@@ -1,5 +1,6 @@
 """Every slack by itself: terms of the gap, corrections of the dual and metrics are never short of their exact values."""
 
+import pickle
 from dataclasses import replace
 from decimal import Decimal
 
@@ -313,3 +314,16 @@ def test_a_norm_whose_squares_underflow_does_not_depend_on_other_columns(neighbo
     alone = weighted_norm(weights, values[:, 0])
     assert alone == pytest.approx(1e-170, rel=1e-9, abs=0.0)
     assert weighted_norm(weights, values)[0] == alone
+
+
+def test_norms_of_rows_are_kept_for_these_rows_alone():
+    """A metric answers the same question once, any other one anew, and takes no rows along when it is pickled."""
+    problem = make(glru.Logistic(), glru.L2(0.1), 300, 4)
+    metric = column_metric(problem.totals, problem.hessian(problem.weights))
+    X, others = problem.matrix, as_matrix(2.0 * dense(300, 4))
+    first = metric.norms(X)
+    assert metric.norms(X) is first and not np.array_equal(metric.norms(others), first)
+    np.testing.assert_array_equal(metric.norms(X), first)
+    again = pickle.loads(pickle.dumps(metric))
+    assert len(pickle.dumps(metric)) < X.dense().nbytes
+    np.testing.assert_array_equal(again.norms(X), first)

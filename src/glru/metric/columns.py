@@ -146,11 +146,15 @@ class ColumnMetric(Metric):
 
     def norms(self, X: Matrix) -> Array:
         # Ellipsoids that are carried along steps ask about the same rows again.
-        if self._asked is None or self._asked[0] is not X:
+        asked = self._asked  # read once: another thread may ask about other rows
+        if asked is None or asked[0] is not X:
             found = self._sparse_norms(X) if X.is_thin else self._dense_norms(X)
             found.flags.writeable = False
-            self._asked = X, found
-        return self._asked[1]
+            asked = self._asked = X, found
+        return asked[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_asked": None}  # the rows do not travel with the metric
 
     def _dense_norms(self, X: Matrix) -> Array:
         norms = np.empty(X.shape[0])
