@@ -53,7 +53,7 @@ from glru.solution import Solution
 from glru.solvers import api as solvers
 from glru.solvers import train
 from glru.solvers.newton import Stop, newton, sample_of, step_length
-from glru.sums import Floor, dual_gap, expand, score_errors_of_rows, whole_gradient
+from glru.sums import Floor, dual_gap, expand, score_errors_of_rows, sum_closely, whole_gradient
 from glru.updates import carried_point, kink_rows, local_rows, newton_candidate, row_models, wide_rows
 from glru.updates.ascent_rows import AscentRows, has_ascent
 from glru.updates.carried_rows import carried_bounds, carried_of, has_carried, removal_factors, sum_error
@@ -266,6 +266,7 @@ __all__ = [
     "start_run",
     "step_length",
     "step_radii",
+    "sum_closely",
     "sum_error",
     "summary",
     "summed",

@@ -17,6 +17,7 @@ from glru.certificate import bound_or_inf, loss_terms, penalty_terms, score_erro
 from glru.duality import constraint_columns, constraint_sums, move_sizes, slack_of
 from glru.linalg import FEW, Array, arrays_of, gamma, weighted_norm
 from glru.losses import Loss
+from glru.metric.columns import ColumnMetric
 from glru.problem import Point, Problem
 from glru.rows import Max, Totals
 
@@ -269,6 +270,55 @@ def gradient_errors(totals: Totals, point: Point, here: Expansion, errors: Score
     slack = spread * totals.column_norms
     slack[: totals.n_columns] += FEW * (totals.quadratic * np.abs(point.coef) + np.abs(totals.penalty.linear))
     return slack * (1.0 + FEW)
+
+
+def sum_closely(
+    problem: Problem,
+    point: Point,
+    rows: RowValues,
+    errors: Array,
+    metric: ColumnMetric,
+    near: float,
+    share: float,
+    factors: tuple[float, float] = (1.0, 1.0),
+) -> tuple[Array, float]:
+    r"""The gradient of the losses, summed in NumPy's long double, and at least the norm of the error of the whole gradient.
+
+    Errors :math:`\epsilon` of the weighted slopes are no larger in the metric than over the roots of the curvatures, however near to dependent the columns are:
+    :math:`\|X^\top \epsilon\|_{H^{-1}} \le \|D^{-1/2} \epsilon\|`, since :math:`H \succeq X^\top D X`. Only what the sums lose is an error of entries of the gradient.
+
+    Parameters
+    ----------
+    problem, point, rows, errors : Problem, Point, RowValues, array
+        Dense rows in memory, a model, its values, and at least the errors of its scores.
+    metric, near : ColumnMetric, float
+        A metric, and at least the norm in its inverse of a vector whose norm in that of the exact Hessian is 1.
+    share : float
+        The relative error of a weight.
+    factors : tuple of float, default=(1.0, 1.0)
+        What the weights are multiplied by in the Hessian, and at most in the objective.
+    """
+    (middle, high), totals, used, X = factors, problem.totals, problem.weights > 0.0, problem.matrix.dense()
+    forces = problem.weights * rows.slopes
+    summed = X.astype(np.longdouble).T @ forces.astype(np.longdouble)
+    sizes = np.abs(X).T @ np.abs(forces)
+    if problem.fit_intercept:
+        summed = np.append(summed, forces.astype(np.longdouble).sum())
+        sizes = np.append(sizes, np.abs(forces).sum())
+    losses = summed.astype(np.float64)
+    unit = 4.0 * (problem.n_rows + 16) * float(np.finfo(np.longdouble).eps)
+    slack = high * (unit * sizes + FEW * np.abs(losses))
+    slack[: problem.n_columns] += FEW * (totals.quadratic * np.abs(point.coef) + np.abs(totals.penalty.linear))
+    constant = float(problem.loss.self_concordance or 0.0)
+    with np.errstate(all="ignore"):
+        weights, slopes, curvatures = problem.weights[used], rows.slopes[used], rows.curvatures[used]
+        # Relative errors of weights and slopes; slopes at scores that are off differ by the curvatures on the way.
+        relative = (share + FEW) * float(np.sqrt(weights @ (np.square(slopes) / curvatures)))
+        moved = float(np.sqrt((weights * curvatures) @ np.square(errors[used])))
+        moved *= float(np.exp(constant * errors[used].max(initial=0.0))) * (1.0 + FEW)
+        found = metric.gradient_norm(np.zeros_like(slack), slack * (1.0 + FEW))
+        found += high / np.sqrt(middle) * (relative + moved) * near
+    return losses, float(found * (1.0 + gamma(problem.n_rows + 32)))
 
 
 def slope_spread(totals: Totals, spread: Any, largest: Any, curvature_norm: Any) -> Any:

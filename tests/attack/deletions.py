@@ -42,8 +42,10 @@ def nearly_dependent_problem(random: np.random.Generator) -> glru.Problem:
     X = X * 2.0 ** random.integers(-30, 31, d)
     z = random.normal(size=n)
     penalty = glru.L2(np.where(random.random(d) < 0.8, 0.0, 10.0 ** random.uniform(-12.0, 0.0)))
-    loss = (glru.Squared(), glru.Logistic())[random.integers(2)]
-    y = z if isinstance(loss, glru.Squared) else np.where(np.argsort(np.argsort(z)) < n // 2, -1.0, 1.0)
+    loss = (glru.Squared(), glru.Logistic(), *LOG_LINK)[min(random.integers(6), random.integers(2 + len(LOG_LINK)))]
+    y = np.where(np.argsort(np.argsort(z)) < n // 2, -1.0, 1.0) if isinstance(loss, glru.Logistic) else z
+    if loss.link != "identity":
+        y = random.random(n) if loss.link == "logit" else random.gamma(2.0, 1.0, n) + 1e-3
     scaling = str(random.choice(["sum", "mean"]))
     return glru.Problem(X, y, loss, penalty, fit_intercept=bool(random.random() < 0.8), scaling=scaling)
 
@@ -113,7 +115,11 @@ def closed_forms_of_few(random: np.random.Generator) -> Iterator[None]:
     if random.random() < 0.5:
         yield
         return
-    with patch("glru.deletion.deletions.MANY_ROWS", -1), patch.object(LocalRows, "has_second_order", has_second_order):
+    with (
+        patch("glru.deletion.deletions.MANY_ROWS", -1),
+        patch("glru.deletion.deletions.WORTH_A_STAGE", -1.0),
+        patch.object(LocalRows, "has_second_order", has_second_order),
+    ):
         yield
 
 
@@ -269,4 +275,15 @@ def prediction_intervals(random, mp, problem, groups, models, result) -> Iterato
             yield f"prediction interval, {name} end", [(value, doubt)], lower[[query]], upper[[query]]
 
 
-DELETIONS = (influence, influence, jackknife)
+def leave_one_out(random: np.random.Generator) -> Iterator[Answer]:
+    """Held-out scores where columns are nearly dependent, so that the metric is made from the rows."""
+    problem = nearly_dependent_problem(random)
+    result = glru.loocv(quiet(problem, random), width=float(random.choice([1.0, 1e-3, 1e-9])), max_seconds=10.0)
+    for row in random.choice(problem.n_rows, 3, replace=False):
+        truth = retrain(problem.without(np.array([row])), DIGITS)
+        if truth is not None:
+            ends = result.bounds.lower[[row]], result.bounds.upper[[row]]
+            yield f"held-out score, {result.stages[row]}", [truth.scores(problem.matrix.dense())[row]], *ends
+
+
+DELETIONS = (influence, influence, jackknife, leave_one_out)

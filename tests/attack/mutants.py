@@ -330,7 +330,7 @@ MUTANTS: dict[str, Mutant] = {
         "glru.metric.columns:OrthogonalMetric._factor", inside(gamma=nothing), DELETION
     ),
     "gradients-of-dependent-columns-taken-as-exact": Mutant(
-        "glru.updates.local_rows:LocalRows._sum_closely", result(lambda found: (found[0], 1e-6 * found[1])), DELETION
+        "glru.sums:sum_closely", result(lambda found: (found[0], 1e-6 * found[1])), DELETION
     ),
     "solves-taken-as-exact": Mutant("glru.metric.columns:ColumnMetric.solve_error", scaled(0.0), SLACK),
     "underflowed-diagonals-scaled": Mutant("glru.metric.columns:powers_of_two", _every_power, SLACK),

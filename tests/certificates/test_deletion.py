@@ -17,8 +17,8 @@ from tests.core import (
     OrthogonalMetric,
     contested_rows,
     rank,
-    score_errors_of_rows,
     start_run,
+    sum_closely,
     sum_error,
 )
 from tests.core import train as fit
@@ -137,11 +137,13 @@ def test_columns_that_are_nearly_dependent(power):
                 assert low[row] <= exact <= high[row]
 
 
-@pytest.mark.parametrize("power", [5, 8])
+@pytest.mark.parametrize("power", [5, 7, 8])
 def test_columns_that_are_nearly_dependent_of_a_curved_loss(power):
+    """What batches leave open, models of single rows in a metric from their rows decide."""
     problem = nearly_dependent("logistic", power)
     truth, result = Truth(problem), glru.influence(problem)
     assert np.isfinite(result.standard_error_bounds).all()
+    assert np.all(result.stages != "open") and result.n_trainings == 0
     for row in (0, 7, 31):
         move, _, without = truth.move(np.array([row]))
         lower, upper = result.dfbeta([row])
@@ -149,6 +151,12 @@ def test_columns_that_are_nearly_dependent_of_a_curved_loss(power):
         held_out, _ = without.scores(problem.X)[row]
         low, high = result.measure_bounds("held_out_score")
         assert low[row] <= held_out <= high[row]
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_trainings_of_nearly_dependent_columns_converge(loss):
+    """A warning is an error here."""
+    assert glru.solve(nearly_dependent(loss, 6, n=2000)).status == "converged"
 
 
 @pytest.mark.parametrize("power", [4, 7, 10])
@@ -175,9 +183,8 @@ def test_the_gradient_of_nearly_dependent_columns_errs_by_no_more_than_it_says(p
     problem = nearly_dependent("squared", power)
     family = LocalRows(glru.solve(problem), 1.0)
     assert isinstance(family.base.metric, OrthogonalMetric)
-    losses, bound = family._sum_closely(
-        family.expansion, family.base.metric, score_errors_of_rows(problem, family._errors), sum_error(40)
-    )
+    near, share = float(np.sqrt(1.0 + family.middle_eta)), sum_error(problem.totals.depth)
+    losses, bound = sum_closely(problem, family.point, family.values, family._errors, family.base.metric, near, share)
     with mpmath.workdps(60):
         X = mpmath.matrix(np.column_stack([problem.X, np.ones(40)]).tolist())
         model = mpmath.matrix(family.point.packed(True).tolist())

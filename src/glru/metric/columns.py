@@ -34,6 +34,9 @@ from glru.linalg.factor import (
 from glru.problem import Problem
 from glru.rows import Totals
 
+LOST_DIGITS = 1e-3
+"""A metric of dense rows that is farther than this from the Hessian is made from the rows, which takes several times as long."""
+
 LEAST_SQUARE = 1e-200
 """Squared lengths of columns that are decomposed are above this, and below its inverse."""
 
@@ -336,6 +339,19 @@ class DiagonalMetric(Metric):
 def column_metric(totals: Totals, hessian: Any) -> ColumnMetric:
     """The metric of a Hessian given by its upper triangle, a sum over all rows, where it lives."""
     return factored(hessian, totals.fit_intercept, totals.depth, totals.least_curvature)
+
+
+def closest_metric(problem: Problem, hessian: Any, curvatures: Array) -> ColumnMetric:
+    """The metric of a Hessian over the rows; of dense rows in memory whose Hessian loses too many digits, from the rows themselves.
+
+    ``curvatures``: weighted, what the Hessian was summed with.
+    """
+    metric = column_metric(problem.totals, hessian)
+    dense = problem.in_memory and problem.arrays is HOST and problem.matrix.stores_zeros
+    if metric.eta <= LOST_DIGITS or not dense or problem.loss.piecewise:
+        return metric
+    found = OrthogonalMetric(problem.matrix.dense(), curvatures, problem.totals)
+    return found if found.eta < metric.eta else metric
 
 
 def factored(hessian: Any, fit_intercept: bool, depth: int, least: float) -> ColumnMetric:

@@ -20,7 +20,15 @@ import numpy as np
 from glru.bounds import Bounds, unbounded, widen
 from glru.certificate import score_errors
 from glru.linalg import FEW, TINY, Array, Matrix, gamma
-from glru.metric.columns import ColumnMetric, DiagonalMetric, Metric, column_metric, factored
+from glru.metric.columns import (
+    ColumnMetric,
+    DiagonalMetric,
+    Metric,
+    OrthogonalMetric,
+    closest_metric,
+    column_metric,
+    factored,
+)
 from glru.metric.rows import RowMetric, RowSide, uses_rows
 from glru.problem import Point, Problem
 from glru.regions.gap import Region, centers
@@ -29,11 +37,13 @@ from glru.rows import Totals
 from glru.sums import (
     Expansion,
     Floor,
+    RowValues,
     ScoreErrors,
     expand,
     gradient_errors,
     score_errors_of_rows,
     score_errors_of_totals,
+    sum_closely,
     whole_gradient,
     whole_hessian,
 )
@@ -151,7 +161,7 @@ class LocalEllipsoid(Region):
         here = expand(problem, point, None if by_rows or diagonal or hessian is not None else floor)
         if here.rows is None:
             return cls.of_sums(problem.totals, point, here)
-        metric: Metric | None = None
+        metric: Metric
         if hessian is not None:
             whole, depth = whole_hessian(problem.totals, hessian), problem.totals.depth + problem.n_rows
             metric = factored(whole, problem.fit_intercept, depth, problem.totals.least_curvature)
@@ -159,7 +169,12 @@ class LocalEllipsoid(Region):
             metric = DiagonalMetric(problem, problem.weights * here.rows.curvatures)
         elif by_rows:
             metric = RowMetric(RowSide(problem), problem.weights * here.rows.curvatures)
+        else:
+            hessian = whole_hessian(problem.totals, here.hessian)
+            metric = closest_metric(problem, hessian, problem.weights * here.rows.curvatures)
         made = _make(problem.totals, point, here, metric, _errors_at(problem, point, here.rows.scores), share)
+        if isinstance(metric, OrthogonalMetric) and share == 0.0:
+            made = _make_closely(problem, point, here.rows, metric)
         depths = None
         if problem.loss.piecewise:
             curved = (problem.weights > 0.0) & (here.rows.curvatures > 0.0)
@@ -278,6 +293,18 @@ class LocalEllipsoid(Region):
 def _errors_at(problem: Problem, point: Point, scores: Array) -> ScoreErrors:
     """What is known about the errors of the scores of rows in memory."""
     return score_errors_of_rows(problem, score_errors(problem, point.coef, point.intercept, scores))
+
+
+def _make_closely(problem: Problem, point: Point, rows: RowValues, metric: ColumnMetric) -> tuple[Metric, Array, float]:
+    """The same as :func:`_make`, of dense rows in memory whose columns are nearly dependent: sums in entries of the gradient lose too much there."""
+    errors = score_errors(problem, point.coef, point.intercept, rows.scores)
+    share = gamma(problem.totals.depth + 4)
+    losses, error_norm = sum_closely(problem, point, rows, errors, metric, float(np.sqrt(1.0 + metric.eta)), share)
+    gradient, constant = whole_gradient(problem.totals, point, losses), float(problem.loss.self_concordance or 0.0)
+    # The Hessian was taken at computed scores: at the exact ones it is within this factor.
+    near = float(np.exp(constant * errors[problem.weights > 0.0].max(initial=0.0)))
+    nu = (metric.gradient_norm(gradient, np.zeros_like(gradient)) + error_norm * near) * near / (1.0 - metric.eta)
+    return metric, gradient, nu * (1.0 + FEW) if metric.eta < 1.0 else np.inf
 
 
 def _make(

@@ -18,6 +18,7 @@ computed numbers :math:`c_i` and :math:`r'`. What that leaves of the Newton equa
 :math:`(A - \tilde A) \delta`, is added to :math:`\nu`.
 """
 
+import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, final
@@ -27,8 +28,8 @@ from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.certificate import score_errors
-from glru.linalg import FEW, HOST, TINY, UNIT, Array, gamma, to_host
-from glru.metric.columns import ColumnMetric, OrthogonalMetric, column_metric
+from glru.linalg import FEW, TINY, UNIT, Array, gamma, to_host
+from glru.metric.columns import ColumnMetric, OrthogonalMetric, closest_metric, column_metric
 from glru.problem import Point, Problem
 from glru.regions.local import local_radius, row_norm_bound
 from glru.regions.pieces import Kinks, kink_distances, piece_depths, piece_radius
@@ -37,12 +38,12 @@ from glru.sums import (
     Expansion,
     Floor,
     RowValues,
-    ScoreErrors,
     expand,
     gradient_errors,
     loss_hessian,
     score_errors_of_rows,
     score_errors_of_totals,
+    sum_closely,
     whole_gradient,
     whole_hessian,
 )
@@ -65,9 +66,6 @@ NEGLIGIBLE_MOVE = 1e-9
 
 MOST_METRICS = 4
 """Hessians that are formed to find the base."""
-
-LOST_DIGITS = 1e-3
-"""A metric of dense rows that is farther than this from the Hessian is made from the rows, which takes several times as long."""
 
 MOST_ETA = 0.5
 """A metric that is farther than this from the exact Hessian proves nothing worth having."""
@@ -514,16 +512,12 @@ class LocalRows:
             here = expand(problem, self.point, floor)
 
     def _metric(self, here: Expansion, floor: Floor) -> ColumnMetric:
-        """The metric of an expansion; of dense rows in memory whose Hessian loses too many digits, from the rows themselves."""
-        problem, rows = self.problem, here.rows
-        metric = column_metric(problem.totals, whole_hessian(problem.totals, here.hessian, self._middle))
-        known = problem.in_memory and problem.arrays is HOST and problem.matrix.stores_zeros and rows is not None
-        if metric.eta <= LOST_DIGITS or not known or problem.loss.piecewise:
-            return metric
-        assert rows is not None
-        curvatures = self._middle * problem.weights * floor.raise_floor(rows.curvatures, rows.scores)
-        found = OrthogonalMetric(problem.matrix.dense(), curvatures, problem.totals)
-        return found if found.eta < metric.eta else metric
+        """The metric of an expansion."""
+        problem, hessian = self.problem, whole_hessian(self.problem.totals, here.hessian, self._middle)
+        if here.rows is None:
+            return column_metric(problem.totals, hessian)
+        curvatures = floor.raise_floor(here.rows.curvatures, here.rows.scores)
+        return closest_metric(problem, hessian, self._middle * problem.weights * curvatures)
 
     def _step_on(self, here: Expansion, metric: ColumnMetric) -> tuple[Expansion, float]:
         """Move the point by its Newton step; the expansion there, and the largest move of a score."""
@@ -564,7 +558,9 @@ class LocalRows:
         losses, zero = here.gradient, np.zeros_like(here.gradient)
         error_norm = metric.gradient_norm(zero, slack)
         if isinstance(metric, OrthogonalMetric):
-            losses, closer = self._sum_closely(here, metric, errors, share)
+            assert here.rows is not None and self._errors is not None
+            near = math.sqrt(1.0 + self.middle_eta)
+            losses, closer = sum_closely(problem, point, here.rows, self._errors, metric, near, share, (middle, high))
             error_norm = float(np.fmin(error_norm, closer))
         gradient = whole_gradient(totals, point, middle * losses)
         several = low < high
@@ -581,38 +577,6 @@ class LocalRows:
             loss_step=metric.solve(-losses) if several else zero,
             loss_step_norm=metric.gradient_norm(losses, zero) if several else 0.0,
         )
-
-    def _sum_closely(
-        self, here: Expansion, metric: ColumnMetric, errors: ScoreErrors, share: float
-    ) -> tuple[Array, float]:
-        r"""The gradient of the losses, summed in NumPy's long double, and at least the norm of the error of the whole gradient.
-
-        Errors :math:`\epsilon` of the weighted slopes are no larger in the metric than over the roots of the curvatures, however near to dependent the columns are:
-        :math:`\|X^\top \epsilon\|_{H^{-1}} \le \|D^{-1/2} \epsilon\|`, since :math:`H \succeq X^\top D X`. Only what the sums lose is an error of entries of the gradient.
-        """
-        problem, totals, rows, (_, high) = self.problem, self.problem.totals, here.rows, self.factors
-        assert rows is not None and self._errors is not None
-        used, X = problem.weights > 0.0, problem.matrix.dense()
-        forces = problem.weights * rows.slopes
-        summed = X.astype(np.longdouble).T @ forces.astype(np.longdouble)
-        sizes = np.abs(X).T @ np.abs(forces)
-        if problem.fit_intercept:
-            summed = np.append(summed, forces.astype(np.longdouble).sum())
-            sizes = np.append(sizes, np.abs(forces).sum())
-        losses = summed.astype(np.float64)
-        unit = 4.0 * (problem.n_rows + 16) * float(np.finfo(np.longdouble).eps)
-        slack = high * (unit * sizes + FEW * np.abs(losses))
-        slack[: problem.n_columns] += FEW * (totals.quadratic * np.abs(self.point.coef) + np.abs(totals.penalty.linear))
-        constant = float(problem.loss.self_concordance or 0.0)
-        with np.errstate(all="ignore"):
-            weights, slopes, curvatures = problem.weights[used], rows.slopes[used], rows.curvatures[used]
-            # Relative errors of weights and slopes; slopes at scores that are off differ by the curvatures on the way.
-            relative = (share + FEW) * float(np.sqrt(weights @ (np.square(slopes) / curvatures)))
-            moved = float(np.sqrt((weights * curvatures) @ np.square(self._errors[used])))
-            moved *= float(np.exp(constant * errors.largest)) * (1.0 + FEW)
-            through = high / np.sqrt(self._middle) * (relative + moved) * np.sqrt(1.0 + self.middle_eta)
-        found = metric.gradient_norm(np.zeros_like(slack), slack * (1.0 + FEW)) + through
-        return losses, float(found * (1.0 + gamma(problem.n_rows + 32)))
 
     @property
     def norm_bound(self) -> float:
