@@ -91,7 +91,6 @@ from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
 from glru.updates.row_models import RowModels, has_row_models, has_wide_rows
 from glru.updates.second_order import second_order_bounds
 from glru.updates.support_rows import SupportRows
-from glru.updates.tall_rows import TallRows, has_newton_rows
 from glru.updates.wide_rows import WideRows
 
 __all__ = [
@@ -160,7 +159,6 @@ __all__ = [
     "SupportEllipsoid",
     "SupportRows",
     "TallRefits",
-    "TallRows",
     "ThirdDerivatives",
     "ValidationJudge",
     "ValidationRows",
@@ -215,7 +213,6 @@ __all__ = [
     "has_local",
     "has_local_columns",
     "has_local_rows",
-    "has_newton_rows",
     "has_piece_rows",
     "has_refitted_rows",
     "has_row_models",

@@ -21,7 +21,7 @@ from glru.deletion.jackknife import Center
 from glru.linalg import Array, use_threads
 from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.cross_validation import CrossValResult, held_out_folds
-from glru.model_selection.loocv import Bound, Width, leave_one_out, widths_of
+from glru.model_selection.loocv import AIM, Bound, Width, leave_one_out, widths_of
 from glru.model_selection.loocv import Method as LOOCVMethod
 from glru.model_selection.result import LOOCVResult
 from glru.problem import Problem
@@ -86,8 +86,9 @@ def loocv(
         Which bounds may decide; "auto" uses all that apply.
     width : float or "labels", default=None
         Refine until every interval is at most this wide, with trainings if necessary. ``"labels"``: only until every
-        label is decided. If not given, every label is decided, and intervals are narrowed to 2e-6 on average where that takes
-        no training, so that metrics are known to at least four digits; the result reports intervals that stay wider. A regression is refined to
+        label is decided. If not given, every label is decided, and where that takes no training and no more than about ten seconds or 32 times
+        the time of the first bounds, intervals are narrowed until metrics are known to four digits: on average to 1e-4 times the mean loss
+        in training, or to 2e-6 if that is more. The result reports intervals that stay wider. A regression is refined to
         1e-6 times the spread of the targets.
     tol : float, default=1e-6
         Relative gap of the trainings of "naive", and of the first training if a problem or an estimator is given.
@@ -338,7 +339,7 @@ def cross_val_predict(
             tol=tol,
             progress=shown,
             max_seconds=max_seconds,
-            **widths_of(model, width),
+            **widths_of(model, width, AIM),
         )
 
 

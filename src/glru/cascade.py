@@ -346,7 +346,7 @@ class Cascade:
         self._tell("tighten", begin)
 
     def _tighten_few(self, width: float) -> None:
-        """Take Newton steps of the few widest rows, while the intervals are too wide on average."""
+        """Take Newton steps of the few widest rows, where these can bring the intervals to the width on average."""
         work = self.removals.single_steps()
         if work is None:
             return
@@ -354,8 +354,7 @@ class Cascade:
         rows = rows[np.argsort(-self.widths[rows], kind="stable")]
         rows = rows[: min(MANY_ROWS, 1 + self.problem.n_rows // TIGHTENED_SHARE)]
         most = width * self.numbers.size
-        # A step with one score per class is expensive: it is taken where these rows can bring the average there.
-        if self.problem.loss.several and float(np.sum(self.widths) - np.sum(self.widths[rows])) > most:
+        if float(np.sum(self.widths) - np.sum(self.widths[rows])) > most:
             return
         for row in rows:
             if float(np.sum(self.widths)) <= most:
@@ -381,7 +380,7 @@ class Cascade:
             if proven:
                 self.lower[rows] = np.maximum(self.lower[rows], lower)
                 self.upper[rows] = np.minimum(self.upper[rows], upper)
-                done = rows[self.decided(self.lower[rows], self.upper[rows])]
+                done = rows[self.decided(self.lower[rows], self.upper[rows]) & (self.stage_codes[rows] == OPEN)]
             else:
                 known = np.isfinite(lower) if lower.ndim == 1 else np.isfinite(lower).all(axis=1)
                 done = rows[known]
@@ -454,10 +453,10 @@ class Cascade:
         """Whether the rows' weights give few enough factors for families of removals that share one."""
         return np.unique(self.factors[np.isfinite(self.factors)]).size <= MOST_FACTORS
 
-    def batches(self, grouped: bool = True) -> list[Rows]:
-        """The open rows in batches whose n x m arrays fit the memory limit; ``grouped``: rows of one factor together."""
+    def batches(self, grouped: bool = True, rows: Rows | None = None) -> list[Rows]:
+        """The open rows, or some, in batches whose n x m arrays fit the memory limit; ``grouped``: rows of one factor together."""
         size = max(1, self.max_memory // smallest_batch(self.problem))
-        rows = self.open_rows()
+        rows = self.open_rows() if rows is None else rows
         rows = rows[np.isfinite(self.factors[rows])]
         self.n_batched = rows.size
         groups = [rows]

@@ -35,7 +35,6 @@ from tests.core import (
     SmoothColumns,
     SupportEllipsoid,
     SupportRows,
-    TallRows,
     WideColumns,
     WideRows,
     as_matrix,
@@ -54,7 +53,6 @@ from tests.core import (
     has_local,
     has_local_columns,
     has_local_rows,
-    has_newton_rows,
     has_piece_rows,
     has_row_models,
     has_smooth_columns,
@@ -247,8 +245,6 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
                     yield "local rows, second order", values, *second_order_bounds(family, here)
         if has_kinks(problem):
             yield "KinkRows", values, *KinkRows(solution, float(factor)).bounds(here, never)
-        if has_newton_rows(problem):
-            yield "TallRows", values, *TallRows(solution, float(factor)).bounds(here)
     if has_row_models(problem):
         wide = WideRows(solution)
         for n_steps in (1, 4):

@@ -427,9 +427,6 @@ MUTANTS: dict[str, Mutant] = {
         result(lambda found: (0.0 * found[0], 0.0 * found[1])),
         FAMILIES,
     ),
-    "hundredth-of-the-gap-of-a-removed-row": Mutant(
-        "glru.updates.tall_rows:TallRows._ball", inside(ball_radius=scaled_argument(0.01)), FAMILIES
-    ),
     "remainder-of-the-newton-step-dropped": Mutant("glru.updates.local_rows:newton_remainders", scaled(0.0), FAMILIES),
     "tenth-of-the-quotient-of-the-remainder": Mutant(
         "glru.updates.local_rows:remainder_quotients", scaled(0.1), FAMILIES

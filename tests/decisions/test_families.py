@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy.special import expit, xlogy
 
 import glru
 from tests.attack.cases import left_out
@@ -13,7 +12,6 @@ from tests.core import (
     AscentRows,
     LocalRows,
     SecondMoments,
-    TallRows,
     ThirdDerivatives,
     WideRows,
     carried_bounds,
@@ -23,7 +21,6 @@ from tests.core import (
     has_carried,
     has_centred,
     has_local_rows,
-    has_newton_rows,
     has_row_models,
     has_wide_rows,
     removal_factors,
@@ -181,11 +178,6 @@ def test_where_the_families_apply():
     assert not has_local_rows(make(glru.Logistic(), glru.L2(0.1), 5, 6))
     assert not has_local_rows(make(glru.Huber(), glru.L2(0.1)))
     assert not has_local_rows(make(glru.Logistic(), glru.ElasticNet(0.1, 0.1)))
-    assert has_newton_rows(make(glru.Huber(), glru.L2(0.1)))
-    assert not has_newton_rows(make(glru.Huber(), glru.L2(0.1), fit_intercept=True))
-    assert not has_newton_rows(make(glru.Hinge(), glru.L2(0.1)))
-    assert not has_newton_rows(make(glru.Logistic(), glru.ElasticNet(0.1, 0.1)))
-    assert not has_newton_rows(make(glru.Huber(), glru.L2(0.1), 5, 6))
     assert has_wide_rows(make(glru.Huber(), glru.L2(0.1), 5, 6))
     assert has_wide_rows(make(glru.Logistic(), glru.L2(0.1), 5, 6, fit_intercept=True))
     assert has_wide_rows(make(glru.Squared(), glru.L2([0.0] + [0.1] * 11), 10, 12, fit_intercept=True))
@@ -368,8 +360,6 @@ def test_an_objective_of_any_size(shape, loss, exponent):
     problem = glru.Problem(X, y, loss, glru.L2(0.5 * unit), scaling="sum", sample_weight=np.full(shape[0], unit))
     solution, rows = glru.solve(problem), np.arange(shape[0])
     found = [carried_bounds(solution, bound) for bound in ("primal", "dual", "midpoint")]
-    if has_newton_rows(problem):
-        found.append(TallRows(solution, 1.0).bounds(rows))
     if has_local_rows(problem):
         family = LocalRows(solution, 1.0)
         found += [family.bounds(rows, never), family.sharp_bounds(rows), second_order_bounds(family, rows)]
@@ -472,58 +462,13 @@ def assert_exactly_inside(solution, pairs, rows):
             assert not outside(best.scores(query), lower[row], upper[row])
 
 
-@each(TALL, "shape")
-@each(SMOOTH, "loss")
-def test_newton_rows_hold_the_retrained_score(loss, shape):
-    for lam, tol in ((0.05, 1e-8), (0.05, 1e-1)):
-        solution = glru.solve(make(loss, glru.L2(lam), seed=5, **shape), tol=tol)
-        scores, off = held_out(solution)
-        bounds = family_bounds(solution, TallRows, lambda family, rows: family.bounds(rows))
-        assert_inside(scores, off, *bounds)
-        assert_exactly_inside(solution, [bounds], rows=(3,))
-
-
-@each(TALL, "shape")
-def test_newton_rows_are_exact_for_a_quadratic(shape):
-    problem = make(glru.Squared(), glru.L2(0.05), seed=3, **shape)
-    for solution in (glru.solve(problem), glru.solve(problem, tol=0.0, until=lambda state: True)):
-        lower, upper = family_bounds(solution, TallRows, lambda family, rows: family.bounds(rows))
-        assert np.all(upper - lower <= 1e-6 * (1.0 + np.abs(lower)))
-
-
-@pytest.mark.parametrize("scaling", ["mean", "sum"])
-def test_newton_rows_have_the_gap_of_their_candidate(scaling):
-    """Centre and half-width, written down from the definitions for each row by itself."""
-    n, lam = 8, 0.5
-    solution = glru.solve(make(glru.Logistic(), glru.L2(lam), n, 3, seed=2, scaling=scaling), tol=1e-3)
-    problem, lam = solution.problem, float(solution.problem.penalty.quadratic)
-    lower, upper = family_bounds(solution, TallRows, lambda family, rows: family.bounds(rows))
-    for row in range(n):
-        s = np.where(np.arange(n) == row, 0.0, 1.0 if scaling == "sum" else 1.0 / (n - 1))
-        y, X, z = problem.y, problem.X, solution.scores
-        miss = expit(-y * z)
-        g, h = -y * miss, miss * (1.0 - miss)
-        gradient = X.T @ (s * g) + lam * solution.coef
-        move = -np.linalg.solve(X.T @ ((s * h)[:, None] * X) + lam * np.eye(3), gradient)
-        q = np.clip(-y * (g + h * (X @ move)), 0.0, 1.0)
-        v = X.T @ (s * y * q)
-        w = solution.coef + move
-        primal = s @ np.logaddexp(0.0, -y * (X @ w)) + 0.5 * lam * w @ w
-        dual = -s @ (xlogy(q, q) + xlogy(1.0 - q, 1.0 - q)) - 0.5 / lam * v @ v
-        half = np.sqrt(2.0 * (primal - dual) / lam) * np.linalg.norm(X[row])
-        assert np.allclose([lower[row], upper[row]], X[row] @ w + np.array([-half, half]), rtol=1e-5, atol=1e-5 * half)
-
-
 def test_columns_with_strengths_of_their_own():
     penalty = glru.L2(0.05 + 0.1 * np.arange(3))
     solution = glru.solve(make(glru.Logistic(), penalty, seed=5, **SHAPES["tall"]))
     scores, off = held_out(solution)
-    for bounds in (
-        family_bounds(solution, TallRows, lambda family, rows: family.bounds(rows)),
-        family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows, never)),
-    ):
-        assert_inside(scores, off, *bounds)
-        assert np.isfinite(bounds[0]).sum() >= scores.size - 2
+    bounds = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows, never))
+    assert_inside(scores, off, *bounds)
+    assert np.isfinite(bounds[0]).sum() >= scores.size - 2
 
 
 # The dimension of the rows --------------------------------------------------------------------------------------------

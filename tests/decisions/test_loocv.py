@@ -13,7 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 import glru
 from tests.cases import LOSSES, PENALTIES, dense, each, make, targets, with_bounds, with_open_rows
 from tests.certificates.exact import optimum, outside
-from tests.core import ScoreBounds, carried_bounds
+from tests.core import ScoreBounds, carried_bounds, leave_one_out
 from tests.decisions.retraining import assert_inside, assert_proven, derived, held_out, real, standardised
 
 METHODS = ("certified", "glru", "naive", "approx", "approx-glru")
@@ -708,14 +708,27 @@ def test_metrics_of_a_default_call_have_four_digits(shape, fit_intercept):
     assert_proven(result, *held_out(solution))
 
 
+def test_narrowing_ends_where_it_would_cost_too_much(monkeypatch):
+    """A default call of many rows proves its labels and leaves the intervals as they are if narrowing them is too expensive."""
+    solution = glru.solve(make(glru.Logistic(), glru.L2(0.02), 80, 5, seed=8))
+    monkeypatch.setattr("glru.removals.single.NARROWING", 0.0)
+    monkeypatch.setattr("glru.removals.single.NARROWING_TIME", 0.0)
+    monkeypatch.setattr("glru.removals.single.FEW_ENTRIES", 0)
+    result = glru.loocv(solution)
+    assert np.all(result.decided) and np.mean(result.bounds.width) > result.aim
+    assert "ask for a width" in repr(result)
+    assert_proven(result, *held_out(solution))
+
+
 def test_intervals_that_stay_wide_are_said_to(small):
     """The default trains no more rows than the labels need; losses with curvature are narrow then, and of others the result says what is left."""
     narrow, problem = (make(loss, glru.L2(0.02), 60, 5, seed=3) for loss in (glru.SquaredHinge(), glru.Hinge()))
     problem = problem.derive(fit_intercept=True)
-    assert glru.loocv(narrow).bounds.width.mean() <= 2e-6 < glru.loocv(narrow, width="labels").bounds.width.mean()
-    result, labels = glru.loocv(problem), glru.loocv(problem, width="labels")
+    found = glru.loocv(narrow)
+    assert found.bounds.width.mean() <= found.aim < glru.loocv(narrow, width="labels").bounds.width.mean()
+    result, labels = leave_one_out(problem, aim=1e-6), glru.loocv(problem, width="labels")
     assert result.n_trainings == labels.n_trainings
-    assert "not 2e-06 on average without trainings" in repr(result) and "on average" not in repr(labels)
+    assert f"not {result.aim:.0e} on average, ask for a width" in repr(result) and "on average" not in repr(labels)
     for width, message in (("label", "'labels' or None; got 'label'"), ("labels", "a regression has no labels")):
         with pytest.raises(ValueError, match=message):
             glru.loocv(make(glru.Squared(), glru.L2(0.1), 20, 3), width=width)
@@ -742,7 +755,7 @@ def test_columns_far_from_zero_cost_no_accuracy():
     y = np.where(spread @ [2.0, -1.0, 0.5, 0.0, 1.0] + random.logistic(size=60) > 0.0, 1, -1)
     penalty = glru.L2([1e-4, 1e-4, 1e-9, 1e-4, 1e-4])
     X = spread * [1.0, 1.0, 1e-3, 1.0, 1.0] + [1e6, -3e5, 1e3, 0.0, 2e6]
-    result = glru.loocv(glru.Problem(X, y, penalty=penalty, fit_intercept=True))
+    result = glru.loocv(glru.Problem(X, y, penalty=penalty, fit_intercept=True), width=1e-6)
     assert result.n_trainings == 0
     assert np.median(result.score_upper - result.score_lower) < 1e-6
     assert result.problem.X is not None

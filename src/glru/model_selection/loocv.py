@@ -16,7 +16,7 @@ from glru._extras import require
 from glru._files import refuse_input
 from glru.bounds import ScoreBounds, from_queries, shift
 from glru.cascade import OPEN, STAGES, USUAL_MEMORY, Cascade, Report, reporter, smallest_batch
-from glru.linalg import Array, calm_blas
+from glru.linalg import Array, calm_blas, to_host
 from glru.losses import Hinge, WithOffset
 from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.result import LOOCVResult, RowResults, WrittenRows, count_stages
@@ -98,9 +98,12 @@ Method = Literal["certified", "glru", "naive", "approx", "approx-glru"]
 Bound = Literal["auto", "primal", "dual", "local"]
 Width = float | Literal["labels"] | None
 
-AIM = 2e-6
-"""Width on average of the intervals of a classification where none is named. A metric whose slope in the scores is at most 1, as the
-log-loss, is known as well as that: four digits of anything above 0.02."""
+AIM, FOUR_DIGITS = 2e-6, 1e-4
+"""Width on average of the intervals of a classification where none is named, and what it may be as a share of the mean loss. A metric whose slope
+in the scores is at most 1, as the log-loss, is then known to four digits where it is above 0.02."""
+
+Aim = float | Literal["metrics"] | None
+"""A width on average to go on to where that takes no training; ``"metrics"``: the one at which metrics are known to four digits."""
 
 
 @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
@@ -116,13 +119,13 @@ def leave_one_out(
     max_seconds: float | None = None,
     output: str | Path | None = None,
     max_trainings: int | None = None,
-    aim: float | None = None,
+    aim: Aim = None,
     refits: Refits | None = None,
 ) -> LOOCVResult:
     """Leave-one-out of a problem or of its solution; the parameters are those of :func:`glru.loocv`, but for three.
 
     ``width``: if not given, a classification is refined until its labels are decided. ``aim``: a width on average to go on
-    to afterwards, as far as that costs no training. ``refits``: what leaving out a row changes beside the row.
+    to afterwards, as far as that costs no training, or ``"metrics"``. ``refits``: what leaving out a row changes beside the row.
     """
     data = problem.problem if isinstance(problem, Solution) else problem
     require_problem(data)
@@ -139,6 +142,8 @@ def leave_one_out(
     before, begin = 0.0 if data.in_memory else data.traffic.passes, time.perf_counter()
     solution = ensure_trained(problem, tol, checkpoint, budget=budget)
     fitted = time.perf_counter() - begin
+    if aim == "metrics":
+        aim = choose_aim(solution)
     with reporter(progress) as report, calm_blas(data.work if data.in_memory else 0.0):
         cascade = start_run(
             shift_columns(solution) if refits is None and method == "certified" else solution,
@@ -191,17 +196,29 @@ def _known_refits(refits: Refits | None) -> tuple[Any, ...]:
     return () if refits is None else refits.parts()
 
 
-def widths_of(problem: Problem | Solution, width: Width) -> dict[str, Any]:
-    """The width that must be reached, and the one to go on to where that costs no training; ``"labels"`` asks for labels only."""
+def widths_of(problem: Problem | Solution, width: Width, aim: Aim = "metrics") -> dict[str, Any]:
+    """The width that must be reached, and the one to go on to where that costs no training; ``"labels"`` asks for labels only.
+
+    ``aim``: the one to go on to in a classification where no width is named.
+    """
     problem = problem.problem if isinstance(problem, Solution) else problem
     labelled = isinstance(problem, Problem) and problem.loss.task == "classification"
     if width is None:
-        return {"width": None, "aim": AIM if labelled else None}
+        return {"width": None, "aim": aim if labelled else None}
     if not isinstance(width, str):
         return {"width": width, "aim": None}
     if not labelled:
         raise ValueError("width='labels' is for a classification; a regression has no labels. Leave it out.")
     return {"width": None, "aim": None}
+
+
+def choose_aim(solution: Solution) -> float:
+    """The width on average at which metrics of a classification are known to four digits, judged by the losses of the rows in training."""
+    problem = solution.problem
+    if not problem.in_memory:
+        return AIM
+    losses = problem.loss.value(problem.y, solution.scores)
+    return max(AIM, float(np.nan_to_num(FOUR_DIGITS * np.average(to_host(losses), weights=problem.weights))))
 
 
 def usual_width(problem: Problem) -> float | None:

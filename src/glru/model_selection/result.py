@@ -431,7 +431,7 @@ class LOOCVResult(HeldOutScores):
         if kept:
             name, shown = self._show_widths()
             wide = self.aim is not None and not float(np.mean(self.bounds.width)) <= self.aim
-            lines.append((name, f"{shown}; not {self.aim:.0e} on average without trainings" if wide else shown))
+            lines.append((name, f"{shown}; not {self.aim:.0e} on average, ask for a width" if wide else shown))
         if not self.problem.in_memory:
             lines.append(("passes", f"{self.n_passes:.3g}"))
         lines.append(("seconds", ", ".join(f"{stage} {time:.3g}" for stage, time in self.seconds.items())))

@@ -26,6 +26,7 @@ from glru.cascade import (
     open_rows,
     to_train,
     ungrouped,
+    widest_rows,
 )
 from glru.linalg import Array, to_host
 from glru.losses import Hinge
@@ -37,18 +38,20 @@ from glru.updates.ascent_rows import AscentRows, ascent_cost, has_ascent
 from glru.updates.carried_rows import carried_bounds, has_carried
 from glru.updates.centred_rows import centred_bounds, has_centred
 from glru.updates.kink_rows import KinkRows, has_kinks
-from glru.updates.local_rows import LocalRows, has_local_rows, has_piece_rows
+from glru.updates.local_rows import LocalRows, candidate_cost, has_local_rows, has_piece_rows
 from glru.updates.row_models import has_wide_rows
 from glru.updates.second_order import second_order_bounds
 from glru.updates.support_rows import SupportRows
-from glru.updates.tall_rows import TallRows, has_newton_rows
 from glru.updates.wide_rows import WideRows, leverage_cost
 
 STEPS_BEFORE_KINKS = 8
 """Steps with the old Hessian where others follow rows over the kinks of their losses: models that few rows cross a kink for need no more."""
 
-FEW_ENTRIES = 100_000
+FEW_ENTRIES = 250_000
 """Scores of all rows under the models of the open rows: so few cost less than closer closed forms do."""
+
+NARROWING, NARROWING_TIME = 32.0, 1e10
+"""Intervals that nobody asked a width of are narrowed while that is expected to cost at most this many Gram matrices, or this many nanoseconds."""
 
 TIGHT_ETA = 1e-6
 """Where narrow intervals are asked for, a metric that is farther than this from the Hessian is formed again at a closer base."""
@@ -120,7 +123,6 @@ class SingleRemovals(OneScore):
 
     def __init__(self, run: Cascade) -> None:
         super().__init__(run)
-        self._families: dict[float, TallRows] = {}
         self._local: dict[float, LocalRows] = {}
         self._sharp: dict[float, LocalRows] = {}
         self._supports: dict[float, SupportRows] = {}
@@ -177,13 +179,9 @@ class SingleRemovals(OneScore):
         n_known = problem.n_rows if "wide" in self.__dict__ else run.n_open
         return ascent_cost(problem, run.n_open) < leverage_cost(problem, n_known)
 
-    def has_families(self) -> bool:
-        """Whether Newton candidates are made in batches."""
-        return self.run.uniform and has_newton_rows(self.problem)
-
     def has_guesses(self) -> bool:
         """Whether all rows' Newton steps are taken at once."""
-        return self.has_families() or has_wide_rows(self.problem)
+        return self.has_local() or has_wide_rows(self.problem)
 
     def carry(self, rows: Rows) -> Bounds:
         """The paper's bound, from the old optimum."""
@@ -209,29 +207,47 @@ class SingleRemovals(OneScore):
             mine = self.run.factors[rows] == factor
             family = self._local_family(float(factor))
             bounds = family.bounds(rows[mine], self.run.enough)
-            for sharper in (LocalRows.sharp_bounds, self._second_order):
-                left = np.flatnonzero(~self.run.enough(*bounds))
-                if left.size > MANY_ROWS and left.size * self.problem.n_rows > FEW_ENTRIES:
-                    family = self._tight_family(float(factor))
-                    found = intersect((bounds[0][left], bounds[1][left]), sharper(family, rows[mine][left]))
-                    bounds[0][left], bounds[1][left] = found
+            left = np.flatnonzero(~self.run.enough(*bounds))
+            if left.size > MANY_ROWS and left.size * self.problem.n_rows > FEW_ENTRIES:
+                family = self._tight_family(float(factor))
+                # Moments decide labels; they narrow intervals by a small factor only.
+                sharper = LocalRows.sharp_bounds if self.run.width is None else self._second_order
+                found = intersect((bounds[0][left], bounds[1][left]), sharper(family, rows[mine][left]))
+                bounds[0][left], bounds[1][left] = found
             lower[mine], upper[mine] = bounds
         return lower, upper
 
     def _second_order(self, family: LocalRows, rows: Rows) -> Bounds:
         """Bounds to second order, where they are cheap."""
-        return second_order_bounds(family, rows) if family.has_second_order(rows.size) else unbounded(rows.size)
+        cheap = family.has_second_order(rows.size) and self._is_affordable(family.second_order_cost(rows.size))
+        return second_order_bounds(family, rows) if cheap else unbounded(rows.size)
+
+    def _is_affordable(self, cost: float) -> bool:
+        """Whether bounds that only :meth:`Cascade.tighten` asks for may take some nanoseconds."""
+        most = max(NARROWING_TIME, NARROWING * self.problem.matrix.gram_cost)
+        return not self.run.tightening or cost <= most
+
+    def narrow_batches(self) -> list[Rows]:
+        """The open rows in batches, with those that :meth:`Cascade.tighten` would take next, where they are few: they step together.
+
+        Rows that only :meth:`Cascade.tighten` asks about are left as they are where they cost too much.
+        """
+        run, rows = self.run, self.run.open_rows()
+        if run.aim is not None and run.width is None:
+            wide = np.union1d(rows, widest_rows(run.widths, 0.5 * run.aim))
+            rows = wide if wide.size * self.problem.n_rows <= FEW_ENTRIES else rows
+        return run.batches(rows=rows) if self._is_affordable(candidate_cost(self.problem, rows.size)) else []
 
     def local_newton(self, rows: Rows) -> Bounds:
         """The candidates written down in full, and more steps where needed."""
         family = self._tight_family(float(self.run.factors[rows[0]]))
         n_steps = STEPS_BEFORE_KINKS if self.has_kinks() else BATCH_STEPS
-        return family.refined(rows, self.run.enough, n_steps, n_together=self.run.n_batched)
+        return family.refined(rows, self.run.narrow, n_steps, n_together=self.run.n_batched)
 
     def _tight_family(self, factor: float) -> LocalRows:
         """The family, with a closer base where narrow intervals are asked for and the error of the metric would weigh in them."""
         family = self._local_family(factor)
-        return family if self.run.width is None or family.eta <= TIGHT_ETA else self._sharp_family(factor)
+        return family if self.run.only_labels or family.eta <= TIGHT_ETA else self._sharp_family(factor)
 
     def _sharp_family(self, factor: float) -> LocalRows:
         if self.problem.loss.piecewise:
@@ -296,10 +312,6 @@ class SingleRemovals(OneScore):
         self.wide.n_together = STEPS_TOGETHER * self.run.n_batched
         return self.wide.bounds(rows, self.run.enough, BATCH_STEPS)
 
-    def newton(self, rows: Rows) -> Bounds:
-        """Newton candidates under the Fenchel-Young gap."""
-        return self._family(float(self.run.factors[rows[0]])).bounds(rows)
-
     @cached_property
     def wide(self) -> WideRows:
         """All removals in the dimension of the rows."""
@@ -313,19 +325,14 @@ class SingleRemovals(OneScore):
     def _guesses(self, rows: Rows) -> Array:
         if rows.size > 1 and has_wide_rows(self.problem):
             return self.wide.guesses(rows)
-        if self.has_families() and rows.size > 1 and np.isfinite(self.run.factors[rows[0]]):
-            return self._family(float(self.run.factors[rows[0]])).guesses(rows)
+        if self.has_local() and rows.size > 1 and np.isfinite(self.run.factors[rows[0]]):
+            return LocalRows(self.solution, float(self.run.factors[rows[0]])).guesses(rows)
         problem, point = self.without(int(rows[0]))
         space = RowSpace(problem) if uses_row_space(problem) else ColumnSpace(problem)
         unknowns = space.place(point)
         _, gradient, curvature = problem.loss.expand(problem.y, space.scores(unknowns))
         step = space.step(unknowns, gradient, curvature)
         return (space.scores(unknowns) + step.scores)[rows]
-
-    def _family(self, factor: float) -> TallRows:
-        if factor not in self._families:
-            self._families[factor] = TallRows(self.solution, factor)
-        return self._families[factor]
 
     def refine(self, rows: Rows) -> Bounds:
         row = int(rows[0])
@@ -391,7 +398,7 @@ APPROXIMATIONS = (
         "approx",
         "a smooth loss, few different weights",
         SingleRemovals.has_guesses,
-        lambda removals: removals.run.batches(removals.has_families()),
+        lambda removals: removals.run.batches(removals.has_local()),
         SingleRemovals.guess,
         proven=False,
     ),
@@ -414,7 +421,7 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             "newton",
             "as the local step; a product with X for each step",
             SingleRemovals.has_local,
-            grouped,
+            SingleRemovals.narrow_batches,
             SingleRemovals.local_newton,
             tightens=True,
         ),
@@ -453,13 +460,6 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             SingleRemovals.wide_steps,
             price=2,
             tightens=True,
-        ),
-        Step(
-            "newton",
-            "tall data, a smooth loss, a strongly convex penalty, no intercept; one Hessian, two products with X",
-            SingleRemovals.has_families,
-            grouped,
-            SingleRemovals.newton,
         ),
         Step(
             "refine",

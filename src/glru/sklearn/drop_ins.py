@@ -14,7 +14,7 @@ from glru._options import warn_caller
 from glru.cascade import Report
 from glru.linalg import move_like
 from glru.model_selection.cross_validation import CrossValResult
-from glru.model_selection.loocv import AIM, Width, leave_one_out, widths_of
+from glru.model_selection.loocv import AIM, Aim, Width, leave_one_out, widths_of
 from glru.model_selection.result import LOOCVResult, merge_classes
 from glru.model_selection.splits import Rows
 from glru.problem import Problem
@@ -66,17 +66,19 @@ def loocv_adapted(
         solutions = [solve(problem, tol=tol) for problem in adapted.problems]
     if adapted.classes is None or decides_by_sign(adapted):
         widths = widths_of(adapted.problems[0], width)
-        widths["width"] = choose_width(widths["width"], widths["aim"], refits[0])
+        widths["width"] = choose_width(widths["width"], AIM if widths["aim"] else None, refits[0])
         found = leave_one_out(solutions[0], tol=tol, refits=refits[0], **options, **widths)
         return _add_refits(replace(found, known_classes=adapted.classes), adapted)
-    aim = AIM if width is None else None
+    aim: Aim = "metrics" if width is None else None
     if width is None or isinstance(width, str):
         widths_in_turn = [default_width(adapted), FINE * default_width(adapted)]
     else:
         widths_in_turn = [width]
     for least in widths_in_turn:
         results = [
-            leave_one_out(solution, tol=tol, width=choose_width(least, aim, own), aim=aim, refits=own, **options)
+            leave_one_out(
+                solution, tol=tol, width=choose_width(least, AIM if aim else None, own), aim=aim, refits=own, **options
+            )
             for solution, own in zip(solutions, refits, strict=True)
         ]
         bounds = adapted.bounds([result.bounds for result in results])

@@ -15,21 +15,20 @@ an intercept the interval of :math:`b^*` that follows from the ball: with :math:
 :math:`x_k^\top \hat w + \hat b + \delta - r \kappa_k` sum up to more than 0, for any :math:`c`.
 """
 
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect, unbounded, widen
-from glru.certificate import ball_radius
-from glru.linalg import FEW, HOST, TINY, UNIT, Array, gamma
+from glru.certificate import ball_radius, loss_terms
+from glru.linalg import FEW, HOST, TINY, UNIT, Array, arrays_of, gamma, to_host
 from glru.losses import Hinge
 from glru.metric.rows import NewtonSystem, RowMetric, RowSide
 from glru.problem import Point, Problem
 from glru.solution import Solution
 from glru.updates.batch import Decided
 from glru.updates.carried_rows import rounded_norms, row_norms, sum_error
-from glru.updates.tall_rows import penalty_sums, removal_gaps
 
 Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
@@ -72,6 +71,58 @@ SAME_ROW, DUAL_STEPS = 1e-14, 50
 
 LARGEST_CORRECTION = 256
 """A model in which more rows than this have changed pieces is left to training."""
+
+
+def penalty_sums(
+    problem: Problem, weights: Array, coefs: Any, correlations: Any, length: Array, moves: Array | float = 0.0
+) -> Array:
+    """At least the penalty's Fenchel-Young sums, ``(lam w - v)^2 / (2 lam)`` with the largest ``v`` within its error.
+
+    Parameters
+    ----------
+    problem, weights : Problem, array
+        The data, and the new weights of the rows.
+    coefs, correlations : array of shape (n_columns, n_models)
+        The models and the computed ``v``.
+    length : array of shape (n_models,)
+        At least ``sqrt(sum_i s_i a_i^2)``.
+    moves : array, default=0.0
+        At least how far the exact ``v`` may be from what was to be computed, in the inverse metric of the penalty.
+    """
+    arrays = problem.arrays
+    spread = np.sqrt(weights.sum() / problem.weights.sum()) * (1.0 + gamma(problem.n_rows + 8))
+    slack = sum_error(problem.n_rows) * spread * problem.column_norms * (1.0 + FEW)
+    lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
+    scaled = arrays.put(lam)[:, None] * coefs
+    off = arrays.xp.abs(scaled - correlations) + arrays.put(slack[: problem.n_columns])[:, None] * arrays.put(length)
+    off += FEW * (arrays.xp.abs(scaled) + arrays.xp.abs(correlations))
+    # Divided first: squares of small correlations may underflow where these terms do not.
+    off *= arrays.put(np.sqrt(1.0 / lam))[:, None]
+    return 0.5 * np.square(np.sqrt(arrays.inner(off, off)) + moves) * (1.0 + gamma(problem.n_columns + 8) + FEW)
+
+
+def removal_gaps(
+    problem: Problem,
+    weights: Array,
+    rows: Rows,
+    scores: Any,
+    errors: Any,
+    dual: Any,
+    penalty: Array,
+    moves: Any = None,
+) -> Array:
+    """At least the gaps of candidates without a row each, from their scores and dual variables (a column each).
+
+    ``penalty``: at least the penalty's part; ``moves``: at most how far feasible dual variables are from these.
+    """
+    arrays = arrays_of(scores)
+    terms = loss_terms(problem.loss, arrays.put(problem.y)[:, None], scores, errors, dual, moves)
+    terms = arrays.zero_out(terms, (rows, np.arange(rows.size)))
+    if not weights.all():
+        terms = arrays.without_rows(terms, weights == 0.0)
+    losses = to_host(arrays.put(weights) @ terms) * (1.0 + sum_error(problem.n_rows))
+    gaps = (losses + penalty) * (1.0 + FEW)
+    return np.where(np.isfinite(gaps), gaps, np.inf)
 
 
 def has_kinks(problem: Problem) -> bool:

@@ -73,9 +73,6 @@ MOST_ETA = 0.5
 PREPARED_ROWS = 1 << 13
 """Rows whose removals are prepared at a time."""
 
-FAR_MOVE = 1.0
-"""Rows whose score moves by more than this (times the self-concordance constant) are left out of the Hessian."""
-
 FOLLOWED_FAR = (6.0, 15.0)
 """Further moves of scores up to which curvatures are followed, for candidates with tiny gradients, as beside ``FOLLOWED_MOVES``."""
 
@@ -113,6 +110,12 @@ def has_piece_rows(problem: Problem) -> bool:
         and problem.arrays.stable
         and problem.n_columns <= min(problem.n_rows, problem.largest)
     )
+
+
+def candidate_cost(problem: Problem, n_rows: int) -> float:
+    """Nanoseconds, roughly and on one core, of the gradients of candidates for the removal of some rows."""
+    entries = (0.1 if problem.matrix.stores_zeros else 1.0) * problem.matrix.n_stored
+    return n_rows * (6.0 * problem.n_rows + entries)
 
 
 def require_local(problem: Problem, function: str) -> None:
@@ -640,6 +643,13 @@ class LocalRows:
             bounds = intersect(bounds, self.base.closed_form(removals, self.largest_norm))
         return bounds
 
+    def guesses(self, rows: Rows) -> Array:
+        """The rows' scores after one Newton step without each, without proof; not a number where there is none."""
+        if not self.usable:
+            return np.full(rows.size, np.nan)
+        removals = self.removals(rows)
+        return np.where(removals.metric_shares > 0.0, removals.scores + self.base.steps(removals).shifts, np.nan)
+
     def _piece_bounds(self, removals: Removals) -> Bounds:
         """Bounds from one Newton step in closed form between the kinks of a loss."""
         kinks, steps = self._kinks, self.base.steps(removals)
@@ -794,12 +804,16 @@ class LocalRows:
         """Whether there are candidates to second order."""
         problem = self.problem
         known = problem.loss.fourth_constant is not None and self.factors[0] == self.factors[1]
-        return self.usable and known and problem.in_memory and problem.arrays.stable and not problem.matrix.is_thin
+        return self.usable and known and problem.in_memory and problem.arrays.stable
+
+    def second_order_cost(self, n_rows: int) -> float:
+        """Nanoseconds, roughly and on one core, of the bounds of some rows to second order."""
+        size = self.problem.n_columns + int(self.problem.fit_intercept)
+        return 0.025 * (self.problem.n_rows + n_rows) * size**2 * (size + 10.0)
 
     def has_second_order(self, n_rows: int) -> bool:
         """Whether candidates to second order are expected to be cheaper than the gradients of all candidates, for many rows."""
-        size, n_all = self.problem.n_columns + int(self.problem.fit_intercept), self.problem.n_rows
-        return self.knows_second_order and (n_all + n_rows) * size**2 * (size + 4) < n_all * n_rows * (2 * size + 30)
+        return self.knows_second_order and self.second_order_cost(n_rows) < candidate_cost(self.problem, n_rows)
 
     @cached_property
     def all_moments(self) -> SecondMoments:
@@ -953,11 +967,13 @@ class RowCandidates:
         return piece_radius(found.nu, self.removals.metric_shares, lost)
 
     def _far(self, found: Measured, known: Array) -> Rows:
-        """The candidates under which some row's curvature may have changed much, or whose radius is infinite (in ``known``)."""
-        base = self.family.base
-        if not (base.constant > 0.0 and self.family.problem.in_memory and self.arrays.stable):
-            return np.empty(0, dtype=np.intp)
-        return np.flatnonzero((base.constant * found.moved > FAR_MOVE) | ~np.isfinite(known))
+        """The candidates whose radius is infinite (in ``known``) because some row's curvature may have changed much."""
+        base, far = self.family.base, np.flatnonzero(~np.isfinite(known))
+        if not (far.size and base.constant > 0.0 and self.family.problem.in_memory and self.arrays.stable):
+            return far[:0]
+        # Beyond this even the rows of the least norm considered, unmoved, would leave the radius infinite.
+        least = min((norm for norm, _ in self.family.norm_cuts), default=np.inf)
+        return far[base.constant * least * found.nu[far] < self.removals.metric_shares[far]]
 
     def _followed_radii(self, found: Measured, far: Rows) -> Array:
         """At least the distances in the metric from some candidates to the optima, where few rows have moved far or are long.

@@ -111,12 +111,11 @@ class ThirdDerivatives:
     @cached_property
     def _tensor(self) -> Array:
         """``sum_k s_k l'''_k u_k u_k u_k``, one row for each pair of coordinates, with the factor that a pair has in the half."""
-        first, second = np.triu_indices(self._size)
-        tensor = np.zeros((first.size, self._size))
-        for block, weighted in self._blocks(first.size):
-            tensor += (block[:, first] * block[:, second]).T @ weighted
+        tensor = np.zeros((self._size * (self._size + 1) // 2, self._size))
+        for block, weighted in self._blocks(tensor.shape[0] // 4):
+            tensor += _pairs(block.T) @ weighted
         # Pairs of different coordinates count twice, and all of them by half.
-        tensor[first == second] *= 0.5
+        tensor[np.equal(*np.triu_indices(self._size))] *= 0.5
         return tensor
 
     def along(self, steps: Array, n_steps: int | None = None) -> Array:
@@ -127,9 +126,17 @@ class ThirdDerivatives:
             for block, weighted in self._blocks(self._size + steps.shape[0]):
                 found += np.square(block @ steps.T).T @ (0.5 * weighted)
             return found
-        first, second = np.triu_indices(self._size)
-        height = max(64, CHUNK_BYTES // (8 * max(1, first.size)))
+        height = max(64, 4 * CHUNK_BYTES // (8 * max(1, self._tensor.shape[0])))
         for start in range(0, steps.shape[0], height):
-            block = steps[start : start + height]
-            found[start : start + height] = (block[:, first] * block[:, second]) @ self._tensor
+            found[start : start + height] = _pairs(steps[start : start + height].T).T @ self._tensor
         return found
+
+
+def _pairs(columns: Array) -> Array:
+    """Products of all pairs of coordinates, in the order of ``np.triu_indices``; ``columns``: one row per coordinate."""
+    columns, size = np.ascontiguousarray(columns), columns.shape[0]
+    found, end = np.empty((size * (size + 1) // 2, columns.shape[1])), 0
+    for k in range(size):
+        start, end = end, end + size - k
+        np.multiply(columns[k], columns[k:], out=found[start:end])
+    return found
