@@ -29,6 +29,7 @@ from glru.cascade import (
     widest_rows,
 )
 from glru.linalg import Array, to_host
+from glru.linalg.factor import cholesky_solve, robust_cholesky
 from glru.losses import Hinge
 from glru.problem import Point, Problem
 from glru.refine import Refinement, approach, has_products
@@ -181,7 +182,11 @@ class SingleRemovals(OneScore):
 
     def has_guesses(self) -> bool:
         """Whether all rows' Newton steps are taken at once."""
-        return self.has_local() or has_wide_rows(self.problem)
+        return self.guesses_together() or has_wide_rows(self.problem)
+
+    def guesses_together(self) -> bool:
+        """Whether rows of one factor share the Hessian of their Newton steps, over the columns."""
+        return self.has_local() and self.has_carried()
 
     def carry(self, rows: Rows) -> Bounds:
         """The paper's bound, from the old optimum."""
@@ -325,14 +330,30 @@ class SingleRemovals(OneScore):
     def _guesses(self, rows: Rows) -> Array:
         if rows.size > 1 and has_wide_rows(self.problem):
             return self.wide.guesses(rows)
-        if self.has_local() and rows.size > 1 and np.isfinite(self.run.factors[rows[0]]):
-            return LocalRows(self.solution, float(self.run.factors[rows[0]])).guesses(rows)
+        if self.guesses_together() and rows.size > 1 and np.isfinite(self.run.factors[rows[0]]):
+            return self._tall_guesses(rows)
         problem, point = self.without(int(rows[0]))
         space = RowSpace(problem) if uses_row_space(problem) else ColumnSpace(problem)
         unknowns = space.place(point)
         _, gradient, curvature = problem.loss.expand(problem.y, space.scores(unknowns))
         step = space.step(unknowns, gradient, curvature)
         return (space.scores(unknowns) + step.scores)[rows]
+
+    def _tall_guesses(self, rows: Rows) -> Array:
+        """Scores of rows of one factor after one Newton step without each: a row's own curvature is taken out of the Hessian of all rows."""
+        problem, part, arrays = self.problem, self.problem.matrix[rows], self.problem.arrays
+        _, slopes, curvatures = problem.loss.expand(problem.y, self.solution.scores)
+        weights = self.run.factors[rows[0]] * problem.weights
+        factor = robust_cholesky(problem.hessian(weights * curvatures))
+        gradient = problem.matrix.T @ (weights * slopes) + problem.quadratic * self.solution.coef
+        block = part.block().T
+        norms = arrays.inner(block, cholesky_solve(factor, block))
+        moves = part @ cholesky_solve(factor, -gradient)
+        weights, slopes, curvatures = weights[rows], slopes[rows], curvatures[rows]
+        with np.errstate(all="ignore"):
+            multipliers = weights * (slopes + curvatures * moves) / (1.0 - weights * curvatures * norms)
+        usable = np.isfinite(multipliers) & (weights * curvatures * norms < 1.0)
+        return np.where(usable, self.solution.scores[rows] + moves + multipliers * norms, np.nan)
 
     def refine(self, rows: Rows) -> Bounds:
         row = int(rows[0])
@@ -398,7 +419,7 @@ APPROXIMATIONS = (
         "approx",
         "a smooth loss, few different weights",
         SingleRemovals.has_guesses,
-        lambda removals: removals.run.batches(removals.has_local()),
+        lambda removals: removals.run.batches(removals.guesses_together()),
         SingleRemovals.guess,
         proven=False,
     ),

@@ -643,13 +643,6 @@ class LocalRows:
             bounds = intersect(bounds, self.base.closed_form(removals, self.largest_norm))
         return bounds
 
-    def guesses(self, rows: Rows) -> Array:
-        """The rows' scores after one Newton step without each, without proof; not a number where there is none."""
-        if not self.usable:
-            return np.full(rows.size, np.nan)
-        removals = self.removals(rows)
-        return np.where(removals.metric_shares > 0.0, removals.scores + self.base.steps(removals).shifts, np.nan)
-
     def _piece_bounds(self, removals: Removals) -> Bounds:
         """Bounds from one Newton step in closed form between the kinks of a loss."""
         kinks, steps = self._kinks, self.base.steps(removals)
