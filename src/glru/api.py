@@ -526,7 +526,7 @@ def stepwise(
     *,
     direction: Direction = "backward",
     method: SearchMethod = "certified",
-    criterion: CriterionName = "error",
+    criterion: CriterionName | None = None,
     max_steps: int | None = None,
     min_features: int = 1,
     max_features: int | None = None,
@@ -569,10 +569,10 @@ def stepwise(
         trains candidates that matter and are still open. ``"glru"``: the paper's Algorithms 4 and 5: the old optimum's bounds,
         then trainings in the order of the lower bounds, with early stopping. ``"naive"``: Algorithm 3, one
         warm-started training per candidate.
-    criterion : {"error", "log_loss", "squared_error", "deviance", "aic", "bic"}, default="error"
-        Number of wrong labels (classification), mean log-loss (the logistic loss), or mean squared error (regression) on
-        the validation rows. A regression on -1 and +1 may also be judged by its wrong labels. Losses with a log or logit link are judged by the
-        mean deviance. Or, judged on the training rows, Akaike's or the Bayesian information criterion; see the notes.
+    criterion : {"error", "log_loss", "squared_error", "deviance", "aic", "bic"}, default=None
+        Number of wrong labels (classification, the default there), mean log-loss (the logistic and the multinomial loss), or mean squared
+        error (regression) on the validation rows. A regression on -1 and +1 may also be judged by its wrong labels. Losses with a log or logit
+        link are judged by the mean deviance. Or, judged on the training rows, Akaike's or the Bayesian information criterion; see the notes.
     max_steps : int, default=None
         Largest number of steps.
     min_features, max_features : int, default=1, None

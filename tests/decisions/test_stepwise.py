@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_diabetes
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge, RidgeClassifier
 from sklearn.model_selection import LeaveOneOut
 from sklearn.svm import LinearSVC
 
@@ -504,7 +504,7 @@ def test_criteria_need_their_estimator():
 def test_criteria_need_their_task():
     problem, X_val, y_val = split(glru.Squared(), glru.L2(0.05))
     with pytest.raises(ValueError, match="Use 'squared_error'"):
-        glru.stepwise(problem, X_val=X_val, y_val=y_val)
+        glru.stepwise(problem, X_val=X_val, y_val=y_val, criterion="error")
     with pytest.raises(TypeError, match=r"glru\.Problem"):
         glru.stepwise(X_val, X_val=X_val, y_val=y_val)
 
@@ -696,3 +696,16 @@ def test_leave_one_out_of_nearly_separable_rows_with_weights_over_eight_decades(
     values = naive.path[0].lower
     slack = 1e-6 * np.abs(values)
     assert np.all(found.path[0].lower <= values + slack) and np.all(values <= found.path[0].upper + slack)
+
+
+def test_every_task_has_a_criterion_by_default():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    tasks = {
+        "error": (LogisticRegression(), X[:, 0] > 0.0),
+        "squared_error": (Ridge(), X[:, 0]),
+        "deviance": (PoissonRegressor(), rng.poisson(np.exp(X[:, 0]))),
+    }
+    for name, (model, y) in tasks.items():
+        assert glru.stepwise(model, X, y, cv=3, max_steps=1).criterion == name
+    assert glru.stepwise(RidgeClassifier(), X, X[:, 0] > 0.0, cv=3, max_steps=1).criterion == "error"

@@ -8,6 +8,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.decomposition import PCA
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -185,3 +186,11 @@ def test_results_of_pipelines(estimator):
             glru.verify(result, result.problem.derive())
     wrong = replace(found, bounds=ScoreBounds(found.bounds.lower + 0.1, found.bounds.upper + 0.1))
     assert glru.verify(wrong, wrong.problem, sample=8).n_wrong == 8
+
+
+def test_one_model_per_class_is_refused():
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 3
+    model = OneVsRestClassifier(LogisticRegression())
+    for result in (glru.loocv(model, X, y), glru.cross_val_predict(model, X, y, cv=3, return_result=True)):
+        with pytest.raises(ValueError, match="verify retrains one model; got a result of 3, one per class"):
+            glru.verify(result, sample=2)

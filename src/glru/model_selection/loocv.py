@@ -246,7 +246,9 @@ def ensure_trained(
 
 def _check(problem: Problem, method: str) -> None:
     if method in ("approx", "approx-glru") and isinstance(problem.loss, Hinge):
-        raise ValueError("the approximate methods need a smooth loss; the hinge has no curvature.")
+        raise ValueError(
+            f"method={method!r} needs a smooth loss; the hinge has no curvature. Use method='certified', or glru.SmoothedHinge()."
+        )
     require_rows(problem)
 
 
@@ -270,7 +272,8 @@ def _check_classes(problem: Problem, method: str, bound: str) -> None:
     """Refuse what leave-one-out does not have with one score per class."""
     if method not in ("certified", "naive") or bound not in ("auto", "local"):
         raise ValueError(
-            f"{problem.loss!r} has method='certified' or 'naive' and bound='auto' or 'local'; got {method!r} and {bound!r}."
+            f"with {problem.loss!r}, method must be 'certified' or 'naive' and bound 'auto' or 'local'; got {method!r} and {bound!r}. "
+            "Leave both out for the defaults."
         )
     if method == "certified":
         require_classes(problem)

@@ -198,7 +198,8 @@ def find_criterion(name: str | None, problem: Problem) -> Criterion:
         return _information(name, problem)
     if (name == "deviance") != (problem.loss.link != "identity"):
         raise ValueError(
-            f"the criterion 'deviance' is that of losses with a log or logit link, which have no other but 'aic' and 'bic'; got {name!r} with {problem.loss!r}."
+            "losses with a log or logit link are judged by 'deviance', 'aic' or 'bic', and other losses never by 'deviance'; "
+            f"got {name!r} with {problem.loss!r}."
         )
     if name == "deviance":
         return Criterion(name, "regression", partial(_deviances, problem.loss), 1e-9, False)

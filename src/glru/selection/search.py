@@ -54,7 +54,7 @@ class Settings:
 
     direction: Direction = "backward"
     method: Method = "certified"
-    criterion: CriterionName | None = "error"
+    criterion: CriterionName | None = None
     max_steps: int | None = None
     min_features: int = 1
     max_features: int | None = None
@@ -90,7 +90,8 @@ def search(problem: Problem | Solution, X_val: Any, y_val: Any, settings: Settin
     """Search stepwise from a problem or its solution; see :func:`glru.stepwise`."""
     problem, solution = start_of(problem, settings)
     budget = Budget(settings.max_seconds)
-    criterion = find_criterion(settings.criterion, problem)
+    usual = "error" if problem.loss.task == "classification" else None
+    criterion = find_criterion(settings.criterion or usual, problem)
     if settings.checkpoint is not None and not problem.in_memory:
         raise not_in_memory(problem, "checkpoint")
     if settings.cv is not None and settings.folds is None and problem.in_memory and is_leave_one_out(settings.cv):

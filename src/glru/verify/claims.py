@@ -88,7 +88,12 @@ def _(result: LOOCVResult, problem: Problem, queries: Any, targets: Any) -> list
 
 
 def _require_own(result: LOOCVResult | CrossValResult, problem: Problem) -> None:
-    """Refuse a problem that a result with refitted steps or weights does not belong to."""
+    """Refuse one model per class, and a problem that a result with refitted steps or weights does not belong to."""
+    if result.bounds.lower.ndim == 2 and not problem.loss.several:
+        raise ValueError(
+            f"verify retrains one model; got a result of {result.bounds.lower.shape[1]}, one per class. Verify the result of each class "
+            "against the rest (y == label)."
+        )
     if result.refitted is not None and problem is not result.problem:
         raise ValueError(
             "the result is of an estimator that is refitted without its held-out rows (a pipeline, balanced weights), which this "
