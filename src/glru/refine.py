@@ -705,7 +705,10 @@ def _quadratic_hessians(problem: Problem, folds: Sequence[Problem], tests: Seque
     curvatures = problem.weights * problem.loss.curvature(problem.y, np.zeros(problem.n_rows))
     spans = [blocks.order[first:last] for first, last in pairwise(blocks.edges)]
     grams = [loss_hessian(problem.take(rows), curvatures[rows]) for rows in spans]
-    return [sum(share * gram for share, gram in zip(shares, grams, strict=True) if share) for shares in blocks.shares.T]
+    return [
+        sum(float(share) * gram for share, gram in zip(shares, grams, strict=True) if share)
+        for shares in blocks.shares.T
+    ]
 
 
 def grid_bounds(
