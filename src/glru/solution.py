@@ -221,15 +221,19 @@ def shift_columns(solution: Solution) -> Solution:
     resemble the intercept, and rounding errors grow with that ratio; here they do not. The solution is returned as it is without an intercept, where no
     shift matters, and for wide data, which :class:`~glru.metric.rows.RowSide` centres.
     """
-    problem = solution.problem
-    tall = problem.in_memory and problem.n_columns <= problem.n_rows
-    shifts = problem.matrix.exact_shifts() if problem.fit_intercept and tall else None
+    problem, shifts = solution.problem, exact_shifts(solution.problem)
     if shifts is None:
         return solution
     shifted = problem.derive(X=problem.matrix.dense() - shifts)
     with np.errstate(over="ignore"):  # a gap that overflows is infinite
         point = Point(solution.coef, solution.intercept + solution.coef @ shifts, solution.dual)
         return solution_at(shifted, point, solution.n_iter, solution.status, solution.solver)
+
+
+def exact_shifts(problem: Problem) -> Array | None:
+    """What :func:`shift_columns` subtracts from the columns of a problem; None where no shift matters."""
+    tall = problem.in_memory and problem.n_columns <= problem.n_rows
+    return problem.matrix.exact_shifts() if problem.fit_intercept and tall else None
 
 
 def dual_of(problem: Problem, scores: Array) -> Array:

@@ -142,7 +142,7 @@ def _label(feature: Any) -> str:
 @np.errstate(all="ignore")
 def measure_importance(problem: Any, X_val: Any, y_val: Any, settings: Settings) -> FeatureImportance:
     """Bound the criterion without each feature; see :func:`glru.feature_importance`."""
-    problem, solution = start_of(problem, settings)
+    problem, near, X_val = start_of(problem, X_val, y_val, settings)
     criterion, budget = find_criterion(settings.criterion, problem), Budget(settings.max_seconds)
     groups = [tuple(group.tolist()) for group in movable_groups(problem, settings)]
     if not groups:
@@ -152,7 +152,7 @@ def measure_importance(problem: Any, X_val: Any, y_val: Any, settings: Settings)
     contest = Contest(np.full(len(moves), criterion.least), np.full(len(moves), np.inf), np.inf)
     value, n_trainings, interrupted = (criterion.least, np.inf), 0, False
     with reporter(settings.progress) as report, calm_blas(problem.work if problem.in_memory else 0.0):
-        judge = make_judge(problem, solution, np.arange(problem.n_columns), X_val, y_val, criterion, settings, budget)
+        judge = make_judge(problem, near, np.arange(problem.n_columns), X_val, y_val, criterion, settings, budget)
         try:
             present = judge.value(thorough=True)
             value = present.lower, present.upper

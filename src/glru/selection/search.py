@@ -13,7 +13,7 @@ from glru import _inputs
 from glru._budget import Budget, OutOfTime
 from glru.cascade import Report, reporter
 from glru.changes import column_positions, layout_of, matched_columns
-from glru.linalg import FEW, Array, Matrix, calm_blas
+from glru.linalg import FEW, Array, Matrix, calm_blas, subtracts_exactly
 from glru.losses import WithOffset
 from glru.model_selection.checkpoint import Checkpoint, Steps
 from glru.model_selection.cross_validation import splits_in_memory
@@ -34,7 +34,7 @@ from glru.selection.judge import (
 from glru.selection.left_out import LeaveOneOutJudge
 from glru.selection.moves import Columns, Model, Move, MoveList
 from glru.selection.result import Step, StepwiseResult
-from glru.solution import Solution
+from glru.solution import Solution, exact_shifts
 from glru.updates.columns import FoldData, has_fold_columns
 from glru.updates.local_rows import require_local
 
@@ -75,20 +75,35 @@ class Settings:
             raise ValueError("forced=True goes on whatever the criterion says, which in both directions never ends.")
 
 
-def start_of(problem: Any, settings: Settings) -> tuple[Problem, Solution | None]:
-    """The problem that was given, alone or with its solution, if it can be judged."""
-    solution = problem if isinstance(problem, Solution) else None
-    problem = solution.problem if solution is not None else problem
+def start_of(problem: Any, X_val: Any, y_val: Any, settings: Settings) -> tuple[Problem, Point | None, Any]:
+    """The problem that was given, if it can be judged, its model, if that was given, and the validation rows.
+
+    From columns far from zero numbers near their means are subtracted, where float64 does so exactly: see :func:`glru.solution.shift_columns`.
+    """
+    start = problem.point if isinstance(problem, Solution) else None
+    problem = problem.problem if isinstance(problem, Solution) else problem
     require_problem(problem)
     if problem.loss.several:
         require_judge(problem, settings.method)
-    return problem, solution
+    shifts = exact_shifts(problem) if settings.method == "certified" and settings.folds is None else None
+    if shifts is None:
+        return problem, start, X_val
+    X = problem.matrix.dense()
+    # A constant column of zeros would hide that it and the intercept are the same.
+    shifts[np.all(X == X[0], axis=0)] = 0.0
+    if X_val is not None and y_val is not None:
+        X_val = validation_rows(problem, X_val, y_val)[0].dense()
+        shifts[~subtracts_exactly(X_val, shifts)] = 0.0
+        X_val = X_val - shifts
+    if start is not None:
+        start = Point(start.coef, start.intercept + start.coef @ shifts, start.dual)
+    return problem.derive(X=X - shifts), start, X_val
 
 
 @np.errstate(all="ignore")
 def search(problem: Problem | Solution, X_val: Any, y_val: Any, settings: Settings) -> StepwiseResult:
     """Search stepwise from a problem or its solution; see :func:`glru.stepwise`."""
-    problem, solution = start_of(problem, settings)
+    problem, near, X_val = start_of(problem, X_val, y_val, settings)
     budget = Budget(settings.max_seconds)
     usual = "error" if problem.loss.task == "classification" else None
     criterion = find_criterion(settings.criterion or usual, problem)
@@ -106,7 +121,7 @@ def search(problem: Problem | Solution, X_val: Any, y_val: Any, settings: Settin
     if settings.direction == "forward":
         start = np.setdiff1d(start, np.concatenate([np.empty(0, dtype=np.intp), *moving]))
     with reporter(settings.progress) as report, calm_blas(problem.work if problem.in_memory else 0.0):
-        judge = make_judge(problem, solution, start, X_val, y_val, criterion, settings, budget)
+        judge = make_judge(problem, near, start, X_val, y_val, criterion, settings, budget)
         walk = Walk(problem, judge, start, moving, criterion, settings, budget)
         if settings.checkpoint is not None:
             walk.resume(Checkpoint(settings.checkpoint), _all_that_decides(problem, X_val, y_val, moving, settings))
@@ -424,7 +439,7 @@ def _make_step(
 
 def make_judge(
     problem: Problem,
-    solution: Solution | None,
+    near: Point | None,
     chosen: Columns,
     X_val: Any,
     y_val: Any,
@@ -448,7 +463,7 @@ def make_judge(
         raise ValueError("give validation rows or cv, not both.")
     if criterion.price is not None and (X_val is not None or settings.cv is not None):
         raise ValueError(f"the criterion {criterion.name!r} judges on the training rows; give neither X_val nor cv.")
-    start = solution.point if solution is not None and chosen.size == problem.n_columns else None
+    start = near if chosen.size == problem.n_columns else None
     if chosen.size == 0 and not problem.in_memory:
         start = Point(np.zeros(0))
     if criterion.price is not None:
