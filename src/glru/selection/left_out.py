@@ -2,303 +2,291 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glru._budget import Budget
-from glru.bounds import Bounds, ScoreBounds, intersect, unbounded
+from glru.bounds import Bounds, ScoreBounds
 from glru.linalg import Array, gamma
 from glru.losses import Loss, WithOffset
 from glru.model_selection.loocv import leave_one_out, require_rows
-from glru.problem import Point, Problem
-from glru.refine import TRAINED, Refinement, approach
-from glru.regions.local import has_local
+from glru.problem import Point
 from glru.selection.contest import Contest, Goal
 from glru.selection.criteria import Criterion
 from glru.selection.judge import ROUGH, Judge, Screened, Value, same_columns
 from glru.selection.moves import Model, Move
-from glru.solution import Solution, dual_of
-from glru.sums import Expansion
-from glru.updates.gradients import EXACT_STEPS
-from glru.updates.local_rows import LocalRows, Start, has_local_rows
+from glru.solution import Solution
+from glru.updates.carried_rows import factor_range
+from glru.updates.columns import SubsetModels, SubsetRows, has_subsets
 
-Rows = NDArray[np.intp]
-
-SHARES = (1e-1, 1e-2, 1e-3, 1e-5, 1e-7, 1e-9, 1e-11)
-"""Shares of the sum that the rows' terms are to be known up to, one after the other."""
-
-MOST_BASES = 3
-"""Bases that are looked for, each from where the last one ended, before a model is trained."""
+Places = NDArray[np.intp]
 
 COARSE = 1e-3
 """Share of the sum up to which leave-one-out scores are narrowed before the contest is asked."""
 
-CHORD_STEPS = 12
-"""Steps of a row's model with the Hessian of all rows."""
+MOST_ENTRIES = 20_000_000
+"""Entries of the Hessians of all candidates of a step, at most; others are trained one at a time."""
 
-FIRST_ROWS = 64
-"""Rows of the first batch that is looked at more closely; each next one is twice as large."""
-
-ALL_SHARED, OWN_HESSIAN, ALONE = range(3)
-"""How a row's model is stepped on: with the Hessian of all rows, with its own, or on its own."""
-
-
-class Stepped(NamedTuple):
-    """A model of a problem, near its optimum."""
-
-    problem: Problem
-    point: Point
-    expansion: Expansion | None = None
+MOST_ROUNDS = 6
+"""Rounds in which rows are narrowed that matter; each makes what is open of a sum a thousandth as large, about."""
 
 
 @final
-class HeldOutRows:
-    """Bounds of the leave-one-out scores of one model, row by row as narrow as is asked for.
+class HeldOutSets:
+    """Bounds of the leave-one-out sums of the models of several sets of columns, row by row as narrow as is asked for.
 
     Parameters
     ----------
-    start : Start
-        The model, near its optimum; where it is not near enough for bounds of many rows at once, ``usable`` is False and rows are trained one at a time.
+    rows : SubsetRows
+        The scores.
+    y : array of shape (n_rows,)
+        The targets.
     criterion : Criterion
         What the scores are summed up to.
     """
 
-    def __init__(self, start: Start, criterion: Criterion) -> None:
-        self.criterion, self.problem = criterion, start.problem
-        self.family = LocalRows(start)
-        for _ in range(MOST_BASES):
-            if self.family.converged or not np.all(np.isfinite(self.family.point.coef)):
-                break
-            self.family = LocalRows(self.family)
-        self.usable = self.family.usable and self.family.converged
-        if self.usable:
-            self.near = self.family.point
-            removals = self.family.removals(np.arange(self.problem.n_rows))
-            self.lower, self.upper = self.family.base.closed_form(removals, self.family.largest_norm)
-            scores = removals.scores + self.family.base.steps(removals).shifts
-        else:
-            self.near = start.point
-            self.lower, self.upper = unbounded(self.problem.n_rows)
-            scores = self.problem.scores(self.near.coef, self.near.intercept)
-        self.guesses = criterion.terms(self.problem.y, scores, scores)[1]
-        self.tried = np.full(self.problem.n_rows, -1)
-        self.asked = np.full(self.problem.n_rows, np.inf)
-        self._scale = self._score_scale(scores)
+    def __init__(self, rows: SubsetRows, y: Array, criterion: Criterion) -> None:
+        self.rows, self.y, self.criterion = rows, y, criterion
 
-    def _score_scale(self, scores: Array) -> float:
+    def guesses(self, sets: Any = slice(None)) -> Array:
+        """The terms at the candidates, unproven, of shape (n_sets, n_rows)."""
+        centers = self.rows.centers[sets]
+        found: Array = self.criterion.terms(self.y, centers, centers)[1]
+        return np.where(np.isfinite(found), found, 0.0)
+
+    def terms(self, sets: Any = slice(None)) -> Bounds:
+        """Bounds of the terms of some sets, of shape (n_sets, n_rows)."""
+        return self.criterion.terms(self.y, self.rows.lower[sets], self.rows.upper[sets])
+
+    def sums(self, sets: Any = slice(None)) -> Bounds:
+        """Bounds of the sums of some sets."""
+        low, high = self.terms(sets)
+        return self.criterion.add_terms(low.T, high.T)
+
+    def value(self, place: int, stage: str) -> Value:
+        """The value of one set."""
+        (low,), (high,) = self.sums(slice(place, place + 1))
+        return Value(float(low), float(high), stage, float(self.guesses(slice(place, place + 1)).sum()))
+
+    def narrow(self, sets: Places, most: float, precision: Array) -> bool:
+        """Narrow those rows of some sets that matter for whether their sums are above ``most``; whether there were any.
+
+        Where the guess says that a sum is, its lower end is to show it, and the rows that add most to it are taken. Of others all rows are known
+        better until the sum is known up to ``precision``.
+        """
+        (low, high), guesses = self.terms(sets), self.guesses(sets)
+        n_rows, widths = self.y.size, high - low
+        chosen, targets = np.zeros(low.shape, dtype=bool), np.zeros(sets.size)
+        for k, above in enumerate(guesses.sum(axis=1) - most):
+            # What is open of a sum becomes a thousandth as large at a time.
+            rough = min(1e-3 * float(widths[k].sum()), self.criterion.width(ROUGH, float(guesses[k].sum())))
+            targets[k] = max(rough, 0.5 * precision[k]) / n_rows
+            if above > 0.0:
+                missing = np.maximum(guesses[k] - low[k], 0.0)
+                order = np.argsort(-missing, kind="stable")
+                # Three quarters of the distance may be missing in the end, half of it by rows that are not narrowed.
+                rest = missing.sum() - np.cumsum(missing[order])
+                targets[k] = max(targets[k], 0.25 * above / n_rows)
+                chosen[k, order[: int(np.count_nonzero(rest > 0.5 * above)) + 1]] = True
+                chosen[k] &= missing > targets[k]
+            if not chosen[k].any():
+                chosen[k] = ~(widths[k] <= targets[k]) if not self.criterion.counts else widths[k] > 0.0
+        members, rows = np.nonzero(chosen)
+        before = self.rows.lower[sets], self.rows.upper[sets]
+        scales = self._score_scale(guesses)
+        self.rows.narrow(sets[members], rows, targets[members] * scales[members], self.criterion.counts)
+        after = self.rows.lower[sets], self.rows.upper[sets]
+        return any(not np.array_equal(old, new) for old, new in zip(before, after, strict=True))
+
+    def _score_scale(self, guesses: Array) -> Array:
         """How much a score may move where its term moves by one, about: a log-loss moves by less, a square by twice the residual."""
         if self.criterion.task == "classification":
-            return 1.0
-        size = float(np.sqrt(np.mean(np.square(scores - self.problem.y))))
-        return 0.25 / size if size > 0.0 and np.isfinite(size) else 1.0
+            return np.ones(len(guesses))
+        with np.errstate(divide="ignore"):
+            return np.minimum(0.25 / np.sqrt(guesses.mean(axis=1)), 1e300)
 
-    @property
-    def guess(self) -> float:
-        """The sum after one Newton step per row, unproven."""
-        return float(self.guesses.sum())
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """Bounds of the criterion's sum."""
-        low, high = self.criterion.sum_bounds(self.problem.y, self.lower, self.upper)
-        return float(low), float(high)
-
-    def narrow(self, goal: Goal, precision: float) -> Value:
-        """Narrow the intervals of those rows that matter most until the goal is reached, or the sum known up to ``precision``."""
-        stage = "newton"
-        for level, share in enumerate((0.0,) if self.criterion.counts else SHARES):
-            width = share * self.guess / max(self.problem.n_rows, 1)
-            if level and 10.0 * width * self.problem.n_rows < precision:
-                break
-            for kind in (ALL_SHARED, OWN_HESSIAN, ALONE) if self.usable else (ALONE,):
-                size = FIRST_ROWS if kind != ALONE else 1
-                # A model that is trained at all is trained once.
-                own = width if kind != ALONE else min(width, 0.5 * precision / self.problem.n_rows)
-                while True:
-                    low, high = self.bounds
-                    if high - low <= precision or goal.is_reached(low, high):
-                        return Value(low, high, stage, self._middle)
-                    rows = self._open_rows(3 * level + kind, width)
-                    rows = rows[self.asked[rows] > own][:size]
-                    if not rows.size:
-                        break
-                    stage = "refine"
-                    self._look_at(np.sort(rows), kind, own * self._scale, goal)
-                    self.tried[rows] = 3 * level + kind
-                    if kind == ALONE:
-                        self.asked[rows] = own
-                    else:
-                        size *= 2
-        return Value(*self.bounds, stage, self._middle)
-
-    @property
-    def _middle(self) -> float:
-        """The sum at the middle of the intervals, or the guess where they are not finite."""
-        middle = 0.5 * (self.lower + self.upper)
-        terms = self.criterion.terms(self.problem.y, middle, middle)[1]
-        return float(np.where(np.isfinite(middle), terms, self.guesses).sum())
-
-    def _open_rows(self, kind: int, width: float) -> Rows:
-        """Rows whose term is not known up to ``width`` and that were not looked at like this, those first that add most to the lower end."""
-        least, most = self.criterion.terms(self.problem.y, self.lower, self.upper)
-        rows = np.flatnonzero((self.tried < kind) & ~(most - least <= width))
-        return rows[np.argsort(least[rows] - self.guesses[rows], kind="stable")]
-
-    def _look_at(self, rows: Rows, kind: int, width: float, goal: Goal) -> None:
-        """Take in tighter bounds of some rows."""
-
-        def enough(lower: Any, upper: Any) -> NDArray[np.bool_]:
-            known: NDArray[np.bool_] = (
-                (lower > 0.0) | (upper < 0.0) if self.criterion.counts else upper - lower <= width
-            )
-            return known
-
-        if kind == ALL_SHARED:
-            found = self.family.refined(rows, enough, CHORD_STEPS)
-        elif kind == OWN_HESSIAN:
-            found = self._closer.refined(rows, enough, EXACT_STEPS, exact=True)
-        else:
-            found = self._alone(int(rows[0]), enough, goal)
-        self.lower[rows], self.upper[rows] = intersect((self.lower[rows], self.upper[rows]), found)
-
-    @cached_property
-    def _closer(self) -> LocalRows:
-        """The family at a base one step closer."""
-        return LocalRows(self.family)
-
-    def _alone(self, row: int, enough: Any, goal: Goal) -> Bounds:
-        """Bounds of one row, from the model without it trained as far as is needed."""
-        problem, near = self.problem.without(np.array([row])).require_weight(), self.near
-        query = self.problem.matrix[np.array([row])]
-        work = Refinement(problem, query, lambda *ends: bool(enough(*ends).all()), budget=goal.budget)
-        if has_local(problem):
-            near = approach(problem, near)[0]
-            done = work.local_steps(near, dual=False) is not None
-            # Bounds that are finite are as narrow as the steps make them: a training gains what rounding leaves, if anything.
-            if done or (goal.rough and not self.criterion.counts and np.isfinite(work.found).all()):
-                return work.found
-        dual = dual_of(problem, problem.scores(near.coef, near.intercept))
-        work.train(Point(near.coef, near.intercept, dual), TRAINED, asked=True)
-        return work.found
+    def known_rows(self, precision: Array) -> Array:
+        """How many rows of each set have a term that is known well enough."""
+        low, high = self.terms()
+        found: Array = (high - low <= precision[:, None] / self.y.size).sum(axis=1)
+        return found
 
 
 @final
 class LeaveOneOutJudge(Judge):
     """A model judged by its own leave-one-out scores.
 
-    Where the local certificate applies, a removed column is one Newton step from the present model, and the rows of each candidate are
-    narrowed as far as the contest asks for; other moves are trained first. Where it does not, :func:`glru.loocv` judges trained models.
+    Where the local certificate applies, all candidates of a step are stepped on together, and their rows are narrowed as far as the contest asks for. Where it
+    does not, :func:`glru.loocv` judges trained models.
     """
 
     def __init__(
-        self, model: Model, criterion: Criterion, method: str = "certified", known: HeldOutRows | None = None
+        self,
+        model: Model,
+        criterion: Criterion,
+        method: str = "certified",
+        known: tuple[HeldOutSets, int] | None = None,
     ) -> None:
         require_rows(model.whole)
         self.model, self.criterion, self.method = model, criterion, method
-        self._found: dict[Move, HeldOutRows] = {}
+        self._found: dict[Move, tuple[HeldOutSets, int]] = {}
         if known is not None:
-            self.__dict__["_present"] = known
+            self.__dict__["_present"], self.__dict__["_family"] = known, known[0].rows.family
 
     @property
     def n_rows(self) -> int:
         return self.model.whole.n_rows
 
-    @property
+    @cached_property
     def _is_local(self) -> bool:
         """Whether rows are narrowed one by one."""
-        problem = self.model.problem
-        loss = problem.loss
+        whole, loss = self.model.whole, self.model.whole.loss
         plain = loss.link == "identity" and not loss.several and not isinstance(loss, WithOffset)
-        return self.method == "certified" and plain and problem.arrays.stable and has_local_rows(problem)
+        if not (self.method == "certified" and plain and has_subsets(whole)):
+            return False
+        low, high = factor_range(whole)
+        return low == high and bool(np.all(whole.weights > 0.0))
+
+    def _has_sets(self, n_sets: int, n_columns: int) -> bool:
+        """Whether models of a number of columns each are stepped on together."""
+        size = n_columns + self.model.whole.fit_intercept
+        return self._is_local and 0 < size <= self.n_rows and n_sets * size**2 <= MOST_ENTRIES
+
+    def _hold_out(self, columns: Places, starts: Array) -> HeldOutSets:
+        """The rows of the models of some sets of columns, from the present model."""
+        rows = SubsetRows(self._family, columns, starts, factor_range(self.model.whole)[0])
+        return HeldOutSets(rows, self.model.whole.y, self.criterion)
 
     @cached_property
-    def _present(self) -> HeldOutRows | None:
-        """The rows of the present model."""
-        return HeldOutRows(self.model.solution, self.criterion) if self._is_local else None
+    def _family(self) -> SubsetModels:
+        return SubsetModels(self.model.whole, self.model.whole.matrix[np.arange(0)])
+
+    @cached_property
+    def _present(self) -> tuple[HeldOutSets, int] | None:
+        """The rows of the present model, and its place among the sets."""
+        if not self._has_sets(1, self.model.chosen.size):
+            return None
+        start = self.model.near.packed(self.model.whole.fit_intercept)
+        return self._hold_out(self.model.chosen[None], start[None]), 0
 
     def value(self, thorough: bool = False) -> Value:
         if self._present is None:
             return self._value_of(self.model.solution, "certified")
         goal = Goal(budget=self.model.budget, rough=not thorough)
-        return self._present.narrow(goal, self._precision(goal, self._present))
+        value = self._narrow(*self._present, goal)
+        if goal.rough or self.criterion.is_known(ROUGH, value.lower, value.upper):
+            return value
+        return self._value_of(self.model.solution, "certified")
 
-    def _precision(self, goal: Goal, held_out: HeldOutRows) -> float:
-        """A sum known up to this is known well enough."""
-        share = ROUGH if goal.rough else 0.05 * self.criterion.resolution
-        return self.criterion.width(share, held_out.guess)
+    def _precision(self, rough: bool, guesses: Array) -> Array:
+        """Sums known up to this are known well enough."""
+        share = ROUGH if rough else 0.05 * self.criterion.resolution
+        return np.zeros_like(guesses) + self.criterion.width(share, guesses)
+
+    def _narrow(self, held_out: HeldOutSets, place: int, goal: Goal) -> Value:
+        """Narrow the rows of one set until its value is known well enough, or as well as can be."""
+        sets, value = np.array([place]), held_out.value(place, "newton")
+        precision = self._precision(goal.rough, np.array([value.guess]))
+        for _ in range(2 * MOST_ROUNDS):
+            if value.upper - value.lower <= precision[0] or goal.is_reached(value.lower, value.upper):
+                break
+            if not held_out.narrow(sets, np.inf, precision):
+                break
+            value = held_out.value(place, "refine")
+        return value
 
     def screen(self, moves: Sequence[Move], budget: Budget, contest: Contest | None = None) -> Screened:
-        if not self._is_local:
-            return Screened.unknown(len(moves), "carry")
-        found = Screened.unknown(len(moves), "newton")
-        guesses = np.full(len(moves), np.inf)
-        for k, move in enumerate(moves):
+        found = Screened.unknown(len(moves), "newton" if self._is_local else "carry")
+        sizes = np.array([move.apply(self.model.chosen).size for move in moves])
+        if contest is None:
+            contest = Contest(np.zeros(len(moves)), np.full(len(moves), np.inf), 0.0)
+        groups = []
+        for size in np.unique(sizes):
+            here = np.flatnonzero(sizes == size)
+            if not self._has_sets(here.size, int(size)):
+                continue
             budget.check()
-            held_out = self._held_out(move)
-            if held_out is not None:
-                found.lower[k], found.upper[k] = held_out.bounds
-                guesses[k] = held_out.guess
-                known = self.criterion.terms(held_out.problem.y, held_out.lower, held_out.upper)
-                found.certain[k] = np.count_nonzero(known[1] - known[0] <= self._precision(Goal(), held_out))
-        if contest is None or np.isinf(contest.resolution) or not np.isfinite(guesses.min(initial=np.inf)):
-            return found
-        # The most promising one rules out many of the others.
-        best, offset = int(guesses.argmin()), contest.lower.size - len(moves)
-        contest.settle(slice(offset, None), found.lower, found.upper)
-        held_out = self._found[moves[best]]
-        value = held_out.narrow(Goal(contest, best + offset, budget), self._precision(Goal(rough=True), held_out))
-        found.lower[best], found.upper[best] = value.lower, value.upper
+            mine = [moves[int(k)] for k in here]
+            columns = np.array([move.apply(self.model.chosen) for move in mine])
+            held_out = self._hold_out(columns, self._starts(columns, mine))
+            self._found.update({move: (held_out, place) for place, move in enumerate(mine)})
+            groups.append((here, held_out))
+            guesses = held_out.guesses().sum(axis=1)
+            found.certain[here] = held_out.known_rows(self._precision(False, guesses))
+        for here, held_out in groups:
+            self._decide(here, held_out, contest, contest.lower.size - len(moves), budget)
+            found.lower[here], found.upper[here] = held_out.sums()
         return found
 
-    def _held_out(self, move: Move) -> HeldOutRows | None:
-        """The rows of the model after a move; None where it is not near its optimum."""
-        if move not in self._found:
-            start = self._step(move)
-            if start is None:
-                return None
-            held_out = HeldOutRows(start, self.criterion)
-            if not held_out.usable:
-                return None
-            self._found[move] = held_out
-        return self._found[move]
+    def _decide(self, here: Places, held_out: HeldOutSets, contest: Contest, offset: int, budget: Budget) -> None:
+        """Narrow the rows of the moves of one size as far as it takes to know the winner, or to show every value if nobody is to win."""
+        places, every = here + offset, np.arange(here.size)
+        contest.settle(places, *held_out.sums())
+        guesses, best = held_out.guesses().sum(axis=1), np.inf
+        shown = np.isinf(contest.resolution)
+        for round_ in range(MOST_ROUNDS):
+            budget.check()
+            low, high = contest.lower[places], contest.upper[places]
+            precision = self._precision(shown or round_ == 0, guesses)
+            going = contest.may_win[places] & (high - low > precision)
+            if not shown:
+                best = float(contest.upper.min()) + contest.resolution
+                # The most promising one first: it rules out many of the others.
+                going = (every == int(guesses.argmin())) & (high - low > precision) if round_ == 0 else going
+                if round_ and contest.winner is not None:
+                    return
+            # Those of which much more is open than of others decide first.
+            widths = np.where(going, high - low, 0.0)
+            going &= ~(widths < 0.1 * widths.max())
+            sets = np.flatnonzero(going)
+            if sets.size and not held_out.narrow(sets, best, precision[sets]) and round_:
+                return
+            contest.settle(places[sets], *held_out.sums(sets))
+            guesses[sets] = held_out.guesses(sets).sum(axis=1)
 
-    def _step(self, move: Move) -> "Stepped | None":
-        """The model after a column has left, one Newton step from the present one."""
-        if move.add or len(move.columns) > 1 or self.model.chosen.size < 2:
-            return None
-        if self._present is None or not self._present.usable:
-            return None
-        base, column = self._present.family.base, int(np.searchsorted(self.model.chosen, move.columns[0]))
-        inverse = base.metric.inverse
-        image = inverse @ inverse[column]
-        near = base.point.moved(-image * (base.point.coef[column] / image[column]))
-        problem, point = self.model.whole.select_columns(move.apply(self.model.chosen)), np.delete(near.coef, column)
-        if not np.all(np.isfinite(point)):
-            return None
-        return Stepped(problem, Point(point, near.intercept))
+    def _starts(self, columns: Places, moves: Sequence[Move]) -> Array:
+        """Models after moves to begin with: Newton steps with the Hessian of the present model, where columns leave it."""
+        whole, near, chosen = self.model.whole, self.model.near, self.model.chosen
+        coef, shifts = np.zeros((len(moves), whole.n_columns)), np.full(len(moves), near.intercept)
+        coef[:, chosen] = near.coef
+        if self._present is not None:
+            rows, place = self._present[0].rows, self._present[1]
+            factor = rows.inverse[place] * rows.scales[place][:, None]
+            inverse = factor @ factor.T
+            for k, move in enumerate(moves):
+                if not move.add:
+                    gone = np.searchsorted(chosen, move.columns)
+                    with np.errstate(all="ignore"):
+                        steps = -inverse[:, gone] @ np.linalg.lstsq(inverse[np.ix_(gone, gone)], near.coef[gone])[0]
+                    if np.all(np.isfinite(steps)):
+                        coef[k, chosen] += steps[: chosen.size]
+                        shifts[k] += steps[chosen.size] if whole.fit_intercept else 0.0
+        starts = np.take_along_axis(coef, columns, axis=1)
+        return np.column_stack([starts, shifts]) if whole.fit_intercept else starts
 
     def refine(self, move: Move, goal: Goal) -> Value:
-        if not self._is_local:
-            problem, point = self.model.trial(move)
-            solution = self.model.train(problem, point)
-            if self.method == "naive":
-                return self._value_of(solution, "naive")
-            value = self._value_of(solution, "certified", COARSE)
-            known = self.criterion.counts or goal.is_reached(value.lower, value.upper)
-            return value if known else self._value_of(solution, "certified")
-        held_out, trained = self._held_out(move), False
-        if held_out is None:
-            solution, trained = self.model.train(*self.model.trial(move)), True
-            held_out = self._found[move] = HeldOutRows(solution, self.criterion)
-        value = held_out.narrow(goal, self._precision(goal, held_out))
-        return Value(value.lower, value.upper, "training", value.guess) if trained else value
+        if move in self._found:
+            value = self._narrow(*self._found[move], goal)
+            precision = self._precision(goal.rough, np.array([value.guess]))
+            if value.upper - value.lower <= precision[0] or goal.is_reached(value.lower, value.upper):
+                return value
+        problem, point = self.model.trial(move)
+        solution = self.model.train(problem, point)
+        if self.method == "naive":
+            return self._value_of(solution, "naive")
+        value = self._value_of(solution, "certified", COARSE)
+        known = self.criterion.counts or goal.is_reached(value.lower, value.upper)
+        return value if known else self._value_of(solution, "certified")
 
     def after(self, move: Move) -> "LeaveOneOutJudge":
-        held_out = self._found.get(move)
-        start = self.model.trial(move)[1] if held_out is None else held_out.family.point
-        return LeaveOneOutJudge(self.model.after(move, start), self.criterion, self.method, held_out)
+        known = self._found.get(move)
+        if known is None:
+            return LeaveOneOutJudge(self.model.after(move, self.model.trial(move)[1]), self.criterion, self.method)
+        coefs = known[0].rows.models[known[1]] * known[0].rows.scales[known[1]]
+        point = Point(coefs[:-1], float(coefs[-1])) if self.model.whole.fit_intercept else Point(coefs)
+        return LeaveOneOutJudge(self.model.after(move, point), self.criterion, self.method, known)
 
     def find_ties(self, moves: Sequence[Move], budget: Budget) -> list[int]:
         whole = self.model.whole

@@ -90,7 +90,7 @@ def start_of(problem: Any, X_val: Any, y_val: Any, settings: Settings) -> tuple[
         return problem, start, X_val
     X = problem.matrix.dense()
     # A constant column of zeros would hide that it and the intercept are the same.
-    shifts[np.all(X == X[0], axis=0)] = 0.0
+    shifts[np.ptp(X, axis=0) == 0.0] = 0.0
     if X_val is not None and y_val is not None:
         X_val = validation_rows(problem, X_val, y_val)[0].dense()
         shifts[~subtracts_exactly(X_val, shifts)] = 0.0

@@ -6,6 +6,7 @@ from glru.updates.columns.local import LocalColumns, has_local_columns
 from glru.updates.columns.models import Block
 from glru.updates.columns.screen import RemovalScreen, Tangent
 from glru.updates.columns.smooth import SmoothColumns, has_smooth_columns
+from glru.updates.columns.subset_rows import SubsetRows
 from glru.updates.columns.subsets import SubsetModels, has_subsets
 from glru.updates.columns.wide import Steps, WideColumns, has_wide_columns
 
@@ -18,6 +19,7 @@ __all__ = [
     "SmoothColumns",
     "Steps",
     "SubsetModels",
+    "SubsetRows",
     "Tangent",
     "WideColumns",
     "carried_columns",

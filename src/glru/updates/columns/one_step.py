@@ -47,16 +47,19 @@ def row_norm_cuts(norms: Array, curvatures: Array) -> NormCuts:
 
 
 def least_radius(
-    norm_cuts: NormCuts, constant: float, nu: Array, moves: Sequence[Moved], added: Array | float = 0.0
+    norm_cuts: Sequence[Moved], constant: float, nu: Array, moves: Sequence[Moved], added: Array | float = 0.0
 ) -> Array:
     """The radius of the local certificate, the least of those that all ways to leave rows out give.
 
-    ``added``: what is added to the squared norms of rows; then no row is left out.
+    ``norm_cuts``: as :data:`NormCuts`, with one entry per model where these have Hessians of their own. ``added``: what is added to the squared norms of
+    rows; then no row is left out.
     """
     if not norm_cuts:
         return np.full(nu.shape, np.inf)
     # One axis of cuts, one of ways, and those of the models.
-    norms, lost = (np.array(part).reshape(-1, 1, *[1] * nu.ndim) for part in zip(*norm_cuts, strict=True))
+    norms, lost = (
+        np.array([np.broadcast_to(cut, nu.shape) for cut in part])[:, None] for part in zip(*norm_cuts, strict=True)
+    )
     exponents, more = (
         np.array([np.broadcast_to(part, nu.shape) for part in parts]) for parts in zip(*moves, strict=True)
     )
@@ -77,6 +80,11 @@ def lost_shares(shares: Array, away: Array, most: Array | float) -> Array:
     """
     found: Array = shares @ (away > most)
     return found * (1.0 + gamma(shares.size + 4))
+
+
+def exponential_remainders(x: Array) -> Array:
+    """At least ``(e^x - 1 - x) / x^2``, which loses digits for small ``x``: there it is at most ``1/2 + x / 4``."""
+    return np.where(x > 1e-3, (np.expm1(x) - x) / np.square(x) * (1.0 + 1e-12), 0.5 + 0.25 * x)
 
 
 def unit_of(largest: Array) -> Array:
@@ -117,8 +125,6 @@ class Moves:
 
         ``exponent``: the exact curvatures before the step are within ``e^exponent`` of ``d``.
         """
-        x = constant * self.most
-        # (e^x - 1 - x) / x^2, which loses digits for small x: there it is at most 1/2 + x / 4.
-        remainder = np.where(x > 1e-3, (np.expm1(x) - x) / np.square(x) * (1.0 + 1e-12), 0.5 + 0.25 * x)
-        nu = np.expm1(exponent) * self.second + np.exp(exponent) * constant * remainder * np.square(self.fourth)
+        remainder = constant * exponential_remainders(constant * self.most)
+        nu = np.expm1(exponent) * self.second + np.exp(exponent) * remainder * np.square(self.fourth)
         return nu * (1.0 + FEW)

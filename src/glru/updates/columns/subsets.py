@@ -31,6 +31,10 @@ MOST_STEPS, FIRST_STEPS = 14, 2
 """Newton steps at most, and those before the first certificate, which costs about as much as one."""
 
 
+FAR_MOVE, STEP_LENGTHS = 1.0, (1.0, 0.6, 0.3, 0.1, 0.03, 0.01)
+"""Where a step moves scores further than this (times the self-concordance constant), some parts of it are tried."""
+
+
 def has_subsets(problem: Problem) -> bool:
     """Whether :class:`SubsetModels` applies to sets of a problem's columns."""
     return (
@@ -174,17 +178,20 @@ class SubsetModels:
 
 @final
 class Step:
-    """Models of several sets at one point each: their Hessians, what these prove, and the Newton steps."""
+    """Models of several sets at one point each: their Hessians, what these prove, and the Newton steps; ``weights``: those of the rows, for each set where they differ."""
 
-    def __init__(self, family: SubsetModels, A: Array, models: Array, strengths: Array) -> None:
+    def __init__(
+        self, family: SubsetModels, A: Array, models: Array, strengths: Array, weights: Array | None = None
+    ) -> None:
         self.family, self.A, self.models = family, A, models
+        self.weights = family.weights if weights is None else weights
         problem, totals = family.problem, family.problem.totals
         self.scores = np.matmul(models[:, None, :], A)[:, 0, :]
         _, slopes, curvatures = problem.loss.expand(family.y, self.scores)
-        weighted = family.weights * slopes
+        weighted = self.weights * slopes
         self.slopes, self.strengths = weighted, strengths
         self.gradients = np.matmul(A, weighted[:, :, None])[:, :, 0] + strengths * models
-        hessians = np.matmul(A * (family.weights * curvatures)[:, None, :], np.swapaxes(A, 1, 2))
+        hessians = np.matmul(A * (self.weights * curvatures)[:, None, :], np.swapaxes(A, 1, 2))
         size = np.arange(strengths.shape[1])
         hessians[:, size, size] += strengths
         self.metrics = factor_all(hessians, totals.depth)
@@ -192,12 +199,24 @@ class Step:
 
     @property
     def moved(self) -> Array:
-        """The models after a Newton step, damped where scores would move far."""
+        """The models after a Newton step; where scores would move far, the length of it that makes the objective least of a few."""
         directions = -np.matmul(self.metrics.inverse, self.solved[:, :, None])[:, :, 0]
         directions = np.where(np.isfinite(directions), directions, 0.0)
-        far = self.family.constant * np.abs(np.matmul(directions[:, None, :], self.A)[:, 0, :]).max(axis=1)
-        lengths = np.where(far > 4.0, np.log1p(far) / np.maximum(far, TINY), 1.0)
+        moves = np.matmul(directions[:, None, :], self.A)[:, 0, :]
+        far = np.flatnonzero(self.family.constant * np.abs(moves).max(axis=1) > FAR_MOVE)
+        lengths = np.ones(len(moves))
+        if far.size:
+            weights = self.weights if self.weights.ndim == 1 else self.weights[far]
+            values = [self._value(far, weights, length, directions[far], moves[far]) for length in STEP_LENGTHS]
+            lengths[far] = np.array(STEP_LENGTHS)[np.argmin(values, axis=0)]
         return self.models + lengths[:, None] * directions
+
+    def _value(self, sets: Places, weights: Array, length: float, directions: Array, moves: Array) -> Array:
+        """The objective of some sets after a part of their steps."""
+        models, scores = self.models[sets] + length * directions, self.scores[sets] + length * moves
+        losses = (weights * self.family.problem.loss.value(self.family.y, scores)).sum(axis=1)
+        value: Array = losses + 0.5 * (self.strengths[sets] * np.square(models)).sum(axis=1)
+        return np.where(np.isnan(value), np.inf, value)
 
     def bounds(self, Q: Array) -> tuple[Array, Bounds]:
         """At least the norms of the gradients, and bounds of the queries' scores of shape (n_queries, n_sets)."""
@@ -209,7 +228,7 @@ class Step:
         errors = unit * np.matmul(absolute[:, None, :], sizes)[:, 0, :]
         with np.errstate(all="ignore"):
             # Errors of the sums, of the slopes at scores that are off, and of the slopes' own evaluation.
-            wrong = (sum_error(totals.depth) + FEW) * np.abs(self.slopes) + family.weights * smoothness * errors
+            wrong = (sum_error(totals.depth) + FEW) * np.abs(self.slopes) + self.weights * smoothness * errors
             slack = np.matmul(sizes, wrong[:, :, None])[:, :, 0] + FEW * self.strengths * absolute
             slack *= (1.0 + gamma(n_rows + 8)) * (1.0 + FEW)
             outer = np.matmul(slack[:, None, :], np.abs(metrics.inverse))[:, 0, :]

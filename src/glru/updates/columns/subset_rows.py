@@ -1,0 +1,332 @@
+r"""Leave-one-out scores of the models of many sets of columns at once, under the local certificate.
+
+Each set has a base near the optimum of all rows, and the Hessian :math:`H` near it. With :math:`q_i = \|x_i\|_{H^{-1}}` a Newton step of the model without row ``i``
+moves it by :math:`\delta = c_i H^{-1} x_i`, :math:`c_i = s_i g_i / (1 - \ell_i)`, :math:`\ell_i = s_i h_i q_i^2`, and leaves a gradient of at most
+
+.. math:: \nu = \Big(\sum_{k \ne i} s_k h_k R(|x_k^\top \delta|)^2\Big)^{1/2}, \qquad R(t) = (e^{M t} - 1 - M t) / M,
+
+in the metric of :math:`H`. Rows that are left out of the Hessian cost the share of it that they carry, at most :math:`s_k h_k q_k^2`: so do the row itself, rows of
+large norm, and rows whose scores have moved far (:mod:`glru.updates.columns.one_step`). Pairs of a set and a row whose bounds are too wide are written down in full and stepped on, pairs of
+all sets in the same products: first with the Hessian of the set, then with their own.
+"""
+
+from collections.abc import Iterator
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru.bounds import Bounds, intersect, widen
+from glru.linalg import FEW, TINY, Array, gamma, powers_of_two
+from glru.updates.carried_rows import sum_error
+from glru.updates.columns.one_step import FOLLOWED_MOVES, LOST_SHARES, exponential_remainders, least_radius
+from glru.updates.columns.subsets import ENTRIES_TOGETHER, Metrics, Places, Step, SubsetModels, _frobenius, _lengths
+
+MOST_DRIFT, BASE_METRICS = 0.01, 10
+"""The Hessian of a set is that of its base once a Newton step moves no score further than this (times the self-concordance constant); Hessians formed at most."""
+
+BASE_STEPS = 3
+"""Steps with that Hessian to the base."""
+
+SHARED_STEPS, OWN_STEPS = 10, 20
+"""Steps of a pair with the Hessian of its set, and with its own."""
+
+SLOW_CONTRACTION = 0.7
+"""Where a step leaves more than this share of the gradient, the next ones are made with a Hessian of the pair's own."""
+
+SCORES_TOGETHER = 200_000
+"""Scores of pairs that are worked on together, about, so that these stay in the cache."""
+
+
+@final
+class SubsetRows:
+    """Bounds of the scores of all rows, each under the model of a set of columns trained without it.
+
+    Parameters
+    ----------
+    family : SubsetModels
+        The rows, all of which have a weight.
+    columns : array of int of shape (n_sets, n_columns)
+        The sets, all of one size, each sorted.
+    starts : array of shape (n_sets, n_unknowns)
+        Models to start from, the intercept last.
+    factor : float
+        What the weights of the other rows are multiplied by when a row leaves.
+
+    Attributes
+    ----------
+    lower, upper : array of shape (n_sets, n_rows)
+        The bounds.
+    centers : array of shape (n_sets, n_rows)
+        The scores of the candidates that they were found at.
+    """
+
+    def __init__(self, family: SubsetModels, columns: Places, starts: Array, factor: float) -> None:
+        self.family, self.places, self.constant = family, family.places(columns), family.constant
+        # In units of the columns in which no row's length is that of a few large columns.
+        scales = powers_of_two(np.square(family.X).mean(axis=1))
+        self.X = family.X * scales[:, None]
+        # The objective over the factor: the weights of the other rows stay.
+        self.strengths = family.strengths * np.square(scales) / factor
+        self.scales = scales[self.places]
+        n_sets, size, n_rows = *self.places.shape, family.y.size
+        self.models, self.inverse = starts / self.scales, np.empty((n_sets, size, size))
+        self.origin, self.scores, self.norms, self.lower, self.upper, self.centers = np.empty((6, n_sets, n_rows))
+        self.curvatures, self.multipliers, self.leverages, self.shares = np.empty((4, n_sets, n_rows))
+        self.cuts, self.lost = np.empty((2, len(LOST_SHARES), n_sets))
+        self.root, self.grown, self.drift, self.old_errors = np.empty((4, n_sets))
+        # Pairs are written down in all columns.
+        self.lengths = np.asarray(_lengths(self.X, axis=0)) + TINY
+        width = max(1, ENTRIES_TOGETHER // max(size * n_rows, 1))
+        with np.errstate(all="ignore"):
+            for start in range(0, n_sets, width):
+                self._settle(np.arange(start, min(start + width, n_sets)))
+
+    def _settle(self, sets: Places) -> None:
+        """Step some sets on to where a Hessian serves as that of their base, and bound all their rows in closed form."""
+        A = self.X[self.places[sets]]
+        for k in range(BASE_METRICS):
+            here = Step(self.family, A, self.models[sets], self.strengths[self.places[sets]])
+            self.models[sets] = here.moved
+            moved = np.abs(np.matmul(self.models[sets][:, None, :], A)[:, 0, :] - here.scores).max(axis=1)
+            done = (self.constant * moved <= MOST_DRIFT) | (k + 1 == BASE_METRICS)
+            if done.any():
+                metrics = Metrics(
+                    *(part[done] for part in (here.metrics.inverse, here.metrics.eta, here.metrics.solve_error))
+                )
+                self._bound(sets[done], A[done], here.models[done], here.scores[done], metrics)
+            sets, A = sets[~done], A[~done]
+            if not sets.size:
+                return
+
+    def _bound(self, sets: Places, A: Array, models: Array, origin: Array, metrics: Metrics) -> None:
+        """Find the bases of some sets with the Hessians at models nearby, whose scores are ``origin``, and bound all rows in closed form."""
+        family, strengths, constant = self.family, self.strengths[self.places[sets]], self.constant
+        V, n_rows, unit = metrics.inverse, family.y.size, sum_error(family.y.size)
+        for step in range(BASE_STEPS + 1):
+            scores = np.matmul(self.models[sets][:, None, :], A)[:, 0, :]
+            slopes = family.weights * family.problem.loss.gradient(family.y, scores)
+            forms = np.matmul((np.matmul(A, slopes[:, :, None])[:, :, 0] + strengths * self.models[sets])[:, None], V)
+            if step < BASE_STEPS:
+                self.models[sets] -= np.matmul(V, np.swapaxes(forms, 1, 2))[:, :, 0]
+        errors, old_errors = self.score_errors(self.models[sets]), self.score_errors(models)
+        # Curvatures were taken at computed scores.
+        eta = metrics.eta + 2.0 * constant * old_errors * self.lengths.max() + unit
+        root = np.sqrt(np.where(eta < 0.5, 1.0 - eta, np.nan)) * (1.0 - FEW)
+        grown, tiny = 1.0 + metrics.solve_error, TINY * (1.0 + _frobenius(V))
+        squares = np.square(np.matmul(np.swapaxes(V, 1, 2), A)).sum(axis=1)
+        norms = np.sqrt(squares) * (1.0 + gamma(A.shape[1] + 4)) * grown[:, None] + tiny[:, None]
+        norms = norms / root[:, None] * (1.0 + FEW)
+        _, _, curvatures = family.problem.loss.expand(family.y, origin)
+        curvatures = family.weights * curvatures
+        shares = curvatures * np.square(norms) * (1.0 + eta[:, None]) * (1.0 + FEW)
+        self._cut(sets, norms, shares)
+        off = (errors + old_errors)[:, None] * self.lengths
+        drift = constant * (np.abs(scores - origin) + off).max(axis=1) * (1.0 + FEW)
+        rounding = self.rounding(np.abs(slopes), errors, norms) + FEW * _lengths(np.sqrt(strengths) * self.models[sets])
+        nu = ((_lengths(forms[:, 0]) * grown + TINY) / root + rounding) * (1.0 + FEW)
+        # c_i and l_i of the closed form.
+        leverages = curvatures * squares
+        multipliers = slopes / (1.0 - leverages)
+        self.origin[sets], self.scores[sets], self.norms[sets], self.shares[sets] = origin, scores, norms, shares
+        self.curvatures[sets], self.multipliers[sets], self.leverages[sets] = curvatures, multipliers, leverages
+        self.inverse[sets], self.root[sets], self.grown[sets], self.drift[sets] = V, root, grown, drift
+        self.old_errors[sets] = old_errors * self.lengths.max() * (1.0 + FEW)
+        wrong = np.abs(multipliers * (1.0 - leverages) - slopes) + FEW * (np.abs(multipliers) + np.abs(slopes))
+        wrong += family.weights * family.problem.loss.smoothness * errors[:, None] * self.lengths
+        lengths = np.abs(multipliers) * norms * (np.square(grown) * (1.0 + eta))[:, None] * (1.0 + FEW)
+        # What the computed factor leaves of the Newton equation, two errors of the inverse and one of the Hessian; and the error of l_i < 1.
+        left = wrong * norms + 2.0 * lengths * (eta + 4.0 * metrics.solve_error)[:, None] + nu[:, None]
+        self.centers[sets] = scores + multipliers * squares
+        half = norms * self._closed_radii(sets, lengths, left * (1.0 + FEW))
+        half += off + (4.0 * metrics.solve_error[:, None] + gamma(n_rows + 8)) * np.abs(multipliers) * squares
+        self.lower[sets], self.upper[sets] = _widen(self.centers[sets], half * (1.0 + FEW))
+
+    def _cut(self, sets: Places, norms: Array, shares: Array) -> None:
+        """The largest norm of the rows of each set, for every share in ``LOST_SHARES`` that longer rows may carry."""
+        order = np.argsort(-norms, axis=1)
+        sums = np.cumsum(np.take_along_axis(shares, order, axis=1), axis=1) * (1.0 + gamma(norms.shape[1] + 8))
+        for k, most in enumerate(LOST_SHARES):
+            n_lost = (
+                np.minimum((sums <= most).sum(axis=1), norms.shape[1] - 1) if most > 0.0 else np.zeros(sets.size, int)
+            )
+            self.cuts[k, sets] = np.take_along_axis(norms, order[np.arange(sets.size), n_lost][:, None], axis=1)[:, 0]
+            before = np.take_along_axis(sums, np.maximum(n_lost - 1, 0)[:, None], axis=1)[:, 0]
+            self.lost[k, sets] = np.where(n_lost > 0, before, 0.0)
+
+    def _closed_radii(self, sets: Places, lengths: Array, left: Array) -> Array:
+        """The radii after one step of every row, whose norms are at most ``lengths``; ``left``: what it leaves of the Newton equation."""
+        constant, drift = self.constant, self.drift[sets][:, None]
+        steep, radius = constant * self.cuts[0, sets][:, None] * lengths * (1.0 + FEW), np.full(lengths.shape, np.inf)
+        longest = np.square(steep * exponential_remainders(steep))
+        own = self.shares[sets]
+        for cut, lost in zip(self.cuts[:, sets, None], self.lost[:, sets, None], strict=True):
+            moved = constant * cut * lengths * (1.0 + FEW)
+            # With R(t) / t increasing, the rows beyond the cut count by the longest of them and by what they carry.
+            remainder = np.sqrt(np.square(moved * exponential_remainders(moved)) + lost * longest)
+            nu = (left + lengths * (remainder * np.exp(drift) + np.expm1(drift))) * (1.0 + FEW)
+            cuts = [(cut, np.broadcast_to(lost, own.shape))]
+            radius = np.fmin(radius, least_radius(cuts, constant, nu, [((moved + drift) * (1.0 + FEW), own)]))
+        return radius
+
+    def score_errors(self, models: Array) -> Array:
+        """What the error of a row's score is at most, over the row's length."""
+        return np.asarray(gamma(len(self.X) + 3) * _lengths(models) * (1.0 + FEW))
+
+    def rounding(self, slopes: Array, errors: Array, norms: Array) -> Array:
+        """At least the norms of the errors of gradients: of the sums, of the slopes' own evaluation, and of slopes at scores that are off."""
+        family, n_rows = self.family, self.family.y.size
+        summed = (sum_error(n_rows) + FEW) * np.einsum("pn,pn->p", slopes, norms)
+        off = errors * family.problem.loss.smoothness * (norms @ (family.weights * self.lengths))
+        return (summed + off) * (1.0 + gamma(n_rows + 16))
+
+    def narrow(self, sets: Places, rows: Places, width: Array, signs: bool) -> None:
+        """Narrow the bounds of some pairs of a set and a row up to a width each, or until their signs are known."""
+        order = np.lexsort((rows, sets))
+        sets, rows, width, best = sets[order], rows[order], width[order], np.full(order.size, np.inf)
+        slow: list[tuple[Places, Places, Array, Array]] = []
+        models: Array | None = None
+        height = max(1, SCORES_TOGETHER // self.family.y.size)
+        with np.errstate(all="ignore"):
+            for step in range(SHARED_STEPS):
+                going, stepped = np.zeros(sets.size, dtype=bool), []
+                for start in range(0, sets.size, height):
+                    part = slice(start, start + height)
+                    pairs = Pairs(self, sets[part], rows[part], None if models is None else models[part])
+                    nu = pairs.certify()
+                    left = self._is_open(pairs.sets, pairs.rows, width[part], signs)
+                    here = left & (nu < SLOW_CONTRACTION * best[part]) & (step + 1 < SHARED_STEPS)
+                    going[part], best[part] = here, nu
+                    stepped.append(pairs.step(here))
+                    alone = left & ~here
+                    slow.append((pairs.sets[alone], pairs.rows[alone], pairs.starts(nu)[alone], width[part][alone]))
+                if not going.any():
+                    break
+                sets, rows, width, best, models = (
+                    sets[going],
+                    rows[going],
+                    width[going],
+                    best[going],
+                    np.concatenate(stepped),
+                )
+            if slow:
+                sets, rows, models, width = (np.concatenate(parts) for parts in zip(*slow, strict=True))
+                self._narrow_alone(sets, rows, models, width, signs)
+
+    def _is_open(self, sets: Places, rows: Places, width: Array, signs: bool) -> NDArray[np.bool_]:
+        low, high = self.lower[sets, rows], self.upper[sets, rows]
+        found: NDArray[np.bool_] = ~((low > 0.0) | (high < 0.0) if signs else high - low <= width)
+        return found
+
+    def take(self, sets: Places, rows: Places, centers: Array, ends: Bounds) -> None:
+        known = self.lower[sets, rows], self.upper[sets, rows]
+        closer = ends[1] - ends[0] < known[1] - known[0]
+        self.centers[sets[closer], rows[closer]] = centers[closer]
+        self.lower[sets, rows], self.upper[sets, rows] = intersect(known, ends)
+
+    def _narrow_alone(self, sets: Places, rows: Places, models: Array, width: Array, signs: bool) -> None:
+        """Step pairs on with Hessians of their own, from models in the columns of their sets."""
+        family, height = self.family, max(1, ENTRIES_TOGETHER // max(models.shape[1] * self.family.y.size, 1))
+        for start in range(0, sets.size, height):
+            here = np.arange(start, min(start + height, sets.size))
+            places, best = self.places[sets[here]], np.full(here.size, np.inf)
+            A, weights = self.X[places], np.tile(family.weights, (here.size, 1))
+            weights[np.arange(here.size), rows[here]] = 0.0
+            queries = self.X[places, rows[here][:, None]][:, :, None]
+            for _ in range(OWN_STEPS):
+                step = Step(family, A, models[here], self.strengths[places], weights)
+                nu, (low, high) = step.bounds(queries)
+                self.take(sets[here], rows[here], step.scores[np.arange(here.size), rows[here]], (low[0], high[0]))
+                going = self._is_open(sets[here], rows[here], width[here], signs)
+                # A gradient that no longer shrinks is rounding, where steps have been small before.
+                going &= ~((nu >= 0.5 * best) & (best < 1e-4))
+                if not going.any():
+                    break
+                models[here] = step.moved
+                here, best, places = here[going], np.minimum(nu, best)[going], places[going]
+                A, weights, queries = A[going], weights[going], queries[going]
+
+
+@final
+class Pairs:
+    """Models of pairs of a set and a row, written down in full in the columns of their sets; pairs of one set stand together."""
+
+    def __init__(self, family: SubsetRows, sets: Places, rows: Places, models: Array | None) -> None:
+        self.family, self.sets, self.rows = family, sets, rows
+        self.images = self._multiply(family.X[family.places[sets], rows[:, None]], False)
+        if models is None:
+            # The candidates of the closed form.
+            moves = self._multiply(self.images, True) * family.multipliers[sets, rows][:, None]
+            models = family.models[sets] + np.where(np.isfinite(moves), moves, 0.0)
+        self.models: Array = models
+
+    def _multiply(self, vectors: Array, transposed: bool) -> Array:
+        """Vectors times the inverse factors of their sets."""
+        found = np.empty_like(vectors)
+        for here in self._parts():
+            inverse = self.family.inverse[self.sets[here.start]]
+            found[here] = vectors[here] @ (inverse.T if transposed else inverse)
+        return found
+
+    def _parts(self) -> Iterator[slice]:
+        """The pairs of each set."""
+        ends = np.append(np.flatnonzero(np.diff(self.sets)) + 1, self.sets.size)
+        for start, stop in zip(np.append(0, ends[:-1]), ends, strict=True):
+            yield slice(int(start), int(stop))
+
+    def certify(self) -> Array:
+        """Take in bounds of the rows' scores; at least the norms of the gradients."""
+        family, sets, rows, each = self.family, self.sets, self.rows, np.arange(self.sets.size)
+        problem, X, y = family.family.problem, family.X, family.family.y
+        places, strengths = family.places[sets], family.strengths[family.places[sets]]
+        whole = np.zeros((sets.size, len(X)))
+        np.put_along_axis(whole, places, self.models, axis=1)
+        scores = whole @ X
+        slopes = family.family.weights * problem.loss.gradient(y, scores)
+        slopes[each, rows] = 0.0
+        gradients = np.take_along_axis(slopes @ X.T, places, axis=1) + strengths * self.models
+        self.forms = self._multiply(gradients, False)
+        errors, norms = family.score_errors(self.models), family.norms[sets]
+        rounding = family.rounding(np.abs(slopes), errors, norms) + FEW * _lengths(np.sqrt(strengths) * self.models)
+        nu = (_lengths(self.forms) * family.grown[sets] + TINY) / family.root[sets] + rounding
+        away = np.abs(scores - family.origin[sets])
+        away[each, rows] = 0.0
+        # What each score may be off by, here and where the curvatures of the metric were taken.
+        off, moved = (errors * family.lengths.max() + family.old_errors[sets]) * (1.0 + FEW), away.max(axis=1)
+        radius = self._radii(np.arange(sets.size), nu, [(moved + off, 0.0)])
+        far = np.flatnonzero(family.constant * moved > FOLLOWED_MOVES[0])
+        if far.size:
+            # The row itself does not count twice.
+            shares, further = family.shares[sets[far]], away[far]
+            ways = [(most + off[far], np.einsum("pn,pn->p", shares, further > most)) for most in FOLLOWED_MOVES]
+            radius[far] = np.fmin(radius[far], self._radii(far, nu[far], ways))
+        centers, own_norms = scores[each, rows], family.norms[sets, rows]
+        half = own_norms * radius + errors * family.lengths[rows]
+        family.take(sets, rows, centers, _widen(centers, half * (1.0 + FEW)))
+        return np.asarray(nu)
+
+    def starts(self, nu: Array) -> Array:
+        """Models for steps of each pair alone: those whose gradients, of norms ``nu``, are less than those of the bases without the rows."""
+        family, mine = self.family, (self.sets, self.rows)
+        own = np.abs(family.multipliers[mine] * (1.0 - family.leverages[mine])) * family.norms[mine]
+        return np.where((nu < own)[:, None], self.models, family.models[self.sets])
+
+    def _radii(self, members: Places, nu: Array, ways: list[tuple[Array, Array | float]]) -> Array:
+        """The least radii of some pairs, given scores that have moved by at most so much, but for rows that carry a share of the Hessian."""
+        family, sets = self.family, self.sets[members]
+        own, rounded = family.shares[sets, self.rows[members]], 1.0 + gamma(family.family.y.size + 8)
+        moves = [(family.constant * moved * (1.0 + FEW), (own + lost) * rounded) for moved, lost in ways]
+        cuts = list(zip(family.cuts[:, sets], family.lost[:, sets], strict=True))
+        return least_radius(cuts, family.constant, nu * (1.0 + FEW), moves)
+
+    def step(self, going: NDArray[np.bool_]) -> Array:
+        """The models of some of the pairs after a Newton step with the Hessian of their set without their row."""
+        family, mine = self.family, (self.sets, self.rows)
+        along = family.curvatures[mine] * (self.forms * self.images).sum(axis=1) / (1.0 - family.leverages[mine])
+        moves = self._multiply(self.forms + along[:, None] * self.images, True)
+        return self.models[going] - np.where(np.isfinite(moves), moves, 0.0)[going]
+
+
+def _widen(centers: Array, half: Array) -> Bounds:
+    known = np.isfinite(centers) & np.isfinite(half)
+    return widen(np.where(known, centers, 0.0), np.where(known, half, np.inf))
