@@ -56,7 +56,14 @@ from glru.solvers.newton import Stop, newton, sample_of, step_length
 from glru.sums import Floor, dual_gap, expand, score_errors_of_rows, sum_closely, whole_gradient
 from glru.updates import carried_point, kink_rows, local_rows, newton_candidate, row_models, wide_rows
 from glru.updates.ascent_rows import AscentRows, has_ascent
-from glru.updates.carried_rows import carried_bounds, carried_of, has_carried, removal_factors, sum_error
+from glru.updates.carried_rows import (
+    carried_bounds,
+    carried_of,
+    factor_range,
+    has_carried,
+    removal_factors,
+    sum_error,
+)
 from glru.updates.carry import carry
 from glru.updates.centred_rows import centred_bounds, has_centred
 from glru.updates.chord_folds import ChordFolds, FoldRows, has_chords, step_radii
@@ -69,6 +76,7 @@ from glru.updates.columns import (
     LocalColumns,
     SmoothColumns,
     SubsetModels,
+    SubsetRows,
     WideColumns,
     carried_columns,
     has_fold_columns,
@@ -155,6 +163,7 @@ __all__ = [
     "Steps",
     "Stop",
     "SubsetModels",
+    "SubsetRows",
     "Support",
     "SupportEllipsoid",
     "SupportRows",
@@ -195,6 +204,7 @@ __all__ = [
     "dual_gap",
     "duality",
     "expand",
+    "factor_range",
     "feasible_dual",
     "feasible_moves",
     "find_criterion",

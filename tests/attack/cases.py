@@ -33,6 +33,8 @@ from tests.core import (
     LocalRows,
     Point,
     SmoothColumns,
+    SubsetModels,
+    SubsetRows,
     SupportEllipsoid,
     SupportRows,
     WideColumns,
@@ -56,6 +58,7 @@ from tests.core import (
     has_piece_rows,
     has_row_models,
     has_smooth_columns,
+    has_subsets,
     has_support,
     has_wide_columns,
     local_rows,
@@ -243,6 +246,12 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
             if problem.loss.fourth_constant is not None:
                 for family in (local, LocalRows(local, float(factor))):
                     yield "local rows, second order", values, *second_order_bounds(family, here)
+        if has_subsets(problem) and np.all(problem.weights > 0.0):
+            sets, start = np.arange(problem.n_columns)[None], solution.point.packed(problem.fit_intercept)
+            together = SubsetRows(SubsetModels(problem, problem.matrix[here[:0]]), sets, start[None], float(factor))
+            yield "SubsetRows", values, together.lower[0, here], together.upper[0, here]
+            together.narrow(0 * here, here, np.zeros(here.size), False)
+            yield "SubsetRows, narrowed", values, together.lower[0, here], together.upper[0, here]
         if has_kinks(problem):
             yield "KinkRows", values, *KinkRows(solution, float(factor)).bounds(here, never)
     if has_row_models(problem):

@@ -33,6 +33,7 @@ FAMILIES, LOOCV = "decisions/test_families.py", "decisions/test_loocv.py"
 FOLDS, REFITS = "decisions/test_cross_validation.py", "decisions/test_refits.py"
 COLUMNS, STEPWISE = "decisions/test_column_families.py", "decisions/test_stepwise.py"
 INFORMATION, SUBSETS = "decisions/test_information.py", "decisions/test_subsets.py"
+SUBSET_ROWS = "decisions/test_subset_rows.py"
 FOLD_COLUMNS, CARRIED_COLUMNS = "decisions/test_fold_columns.py", "decisions/test_carried_columns.py"
 DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
 CLASS_STEPWISE = "decisions/test_class_stepwise.py"
@@ -637,6 +638,14 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.columns.subsets:Step.bounds", inside(_lengths=scaled(0.5)), SUBSETS
     ),
     "factors-of-sets-taken-as-exact": Mutant("glru.updates.columns.subsets:factor_all", _exact_factors, SUBSETS),
+    # Rows of sets of columns.
+    "gradients-of-rows-of-sets-taken-as-exact": Mutant(
+        "glru.updates.columns.subset_rows:SubsetRows.rounding", scaled(0.0), SUBSET_ROWS
+    ),
+    "hundredth-of-the-radius-of-rows-of-sets": Mutant(
+        "glru.updates.columns.subset_rows:SubsetRows._closed_radii", scaled(0.01), SUBSET_ROWS
+    ),
+    "tenth-of-the-radius-of-pairs": Mutant("glru.updates.columns.subset_rows:Pairs._radii", scaled(0.1), SUBSET_ROWS),
     # Columns in all folds at once.
     "gradients-of-columns-in-folds-taken-as-exact": Mutant(
         "glru.updates.columns.folds:Evaluated.measure", inside(sum_error=nothing, gamma=nothing, FEW=zero), FOLD_COLUMNS

@@ -709,3 +709,42 @@ def test_every_task_has_a_criterion_by_default():
     for name, (model, y) in tasks.items():
         assert glru.stepwise(model, X, y, cv=3, max_steps=1).criterion == name
     assert glru.stepwise(RidgeClassifier(), X, X[:, 0] > 0.0, cv=3, max_steps=1).criterion == "error"
+
+
+@pytest.mark.parametrize("validated", [False, True])
+def test_columns_far_from_zero_are_bounded_as_narrowly_as_centred_ones(validated):
+    """Numbers near the means are subtracted from columns far from zero, of validation rows too; a constant column stays."""
+    random = np.random.default_rng(4)
+    X = np.round(random.normal(size=(40, 4)), 3)
+    y = X[:, 0] + 0.5 * X[:, 1] + random.normal(size=40)
+    far = np.column_stack([X[:, :3] + [1e5, -3e6, 7e4], np.round(X[:, 3], 0), np.full(40, 5.0)])
+    found = []
+    for data in (np.column_stack([X[:, :3], far[:, 3:]]), far):
+        problem = glru.Problem(data[:25], y[:25], glru.Squared(), glru.L2(0.01), fit_intercept=True)
+        rows = (
+            {"X_val": data[25:], "y_val": y[25:], "criterion": "squared_error"} if validated else {"criterion": "aic"}
+        )
+        found.append(glru.stepwise(problem, **rows))
+        assert found[-1].certified
+        naive = glru.stepwise(problem, method="naive", tol=1e-12, **rows)
+        assert [step.columns for step in naive.path] == [step.columns for step in found[-1].path]
+    widths = [np.max(result.path[0].first_upper - result.path[0].first_lower) for result in found]
+    assert widths[1] < 1e3 * widths[0]
+
+
+def test_leave_one_out_paths_equal_brute_force_on_hostile_rows():
+    """Heavy tails, unscaled columns, duplicates, both scalings and directions, more columns than rows: the same steps as training every model."""
+    for seed, (n_rows, n_columns) in enumerate([(40, 5), (25, 8), (16, 20)]):
+        random = np.random.default_rng(seed)
+        X = random.standard_t(2.0, size=(n_rows, n_columns)) * 10.0 ** random.uniform(-2.0, 2.0, n_columns)
+        X[:, 1] = X[:, 0]
+        y = np.where(X[:, 2] / X[:, 2].std() + random.normal(size=n_rows) > 0.0, 1, -1)
+        y[:4] = [1, -1, 1, -1]
+        for scaling, direction in (("sum", "backward"), ("mean", "forward")):
+            problem = glru.Problem(X, y, penalty=glru.L2(0.1), fit_intercept=seed != 1, scaling=scaling)
+            for criterion in ("error", "log_loss"):
+                options = {"criterion": criterion, "direction": direction, "forced": True, "max_steps": 2}
+                found = glru.stepwise(problem, **options)
+                naive = glru.stepwise(problem, method="naive", tol=1e-11, **options)
+                assert [step.columns for step in naive.path] == [step.columns for step in found.path]
+                assert found.certified

@@ -29,6 +29,9 @@ COARSE = 1e-3
 MOST_ENTRIES = 20_000_000
 """Entries of the Hessians of all candidates of a step, at most; others are trained one at a time."""
 
+MOST_COLUMNS = 8
+"""Models of more columns than this times the rows are trained one at a time."""
+
 MOST_ROUNDS = 6
 """Rounds in which rows are narrowed that matter; each makes what is open of a sum a thousandth as large, about."""
 
@@ -152,7 +155,7 @@ class LeaveOneOutJudge(Judge):
     def _has_sets(self, n_sets: int, n_columns: int) -> bool:
         """Whether models of a number of columns each are stepped on together."""
         size = n_columns + self.model.whole.fit_intercept
-        return self._is_local and 0 < size <= self.n_rows and n_sets * size**2 <= MOST_ENTRIES
+        return self._is_local and 0 < size <= MOST_COLUMNS * self.n_rows and n_sets * size**2 <= MOST_ENTRIES
 
     def _hold_out(self, columns: Places, starts: Array) -> HeldOutSets:
         """The rows of the models of some sets of columns, from the present model."""

@@ -48,9 +48,6 @@ FEW_COLUMNS = 16
 MOST_EXPONENT = 2.0
 """Where curvatures may differ from those of the present model by more than this exponent, the metric of the penalty is asked too."""
 
-MOST_PAIRS = 4_000_000
-"""Entries of the products of columns in pairs, at most."""
-
 MOST_DATA = 20_000_000
 """Entries of the data of all folds, at most."""
 
@@ -207,24 +204,10 @@ class FoldColumns:
             tiny = TINY / np.sqrt(self.data.strengths.min(axis=1, keepdims=True))
             return np.hypot(self.present_lengths, most / np.sqrt(self.own_lam)) * (1.0 + FEW) + tiny
 
-    @cached_property
-    def _pairs(self) -> Array | None:
-        """Products of the columns in pairs, whose sums under any curvatures are Hessians; None where these are large."""
-        first, second = np.triu_indices(self.A.shape[1])
-        small = self.A.shape[1] <= FEW_COLUMNS + 1 and len(self.A) * first.size * self.data.n_rows <= MOST_PAIRS
-        return self.A[:, first] * self.A[:, second] if small else None
-
     def hessians(self, curvatures: Array, folds: Places) -> Array:
         """Hessians over the present columns, one per row of curvatures and its fold."""
-        size = self.A.shape[1]
-        if self._pairs is None:
-            A = self.A if len(self.A) == 1 else self.A[folds]
-            found = np.matmul(A * curvatures[:, None, :], np.swapaxes(A, 1, 2))
-        else:
-            first, second = np.triu_indices(size)
-            found = np.empty((len(curvatures), size, size))
-            found[:, first, second] = found[:, second, first] = self.sums(curvatures, folds, self._pairs)
-        here = np.arange(size)
+        A, here = self.A if len(self.A) == 1 else self.A[folds], np.arange(self.A.shape[1])
+        found: Array = np.matmul(A * curvatures[:, None, :], np.swapaxes(A, 1, 2))
         found[:, here, here] += self.strengths[folds, 0]
         return found
 

@@ -28,11 +28,20 @@ MOST_DRIFT, BASE_METRICS = 0.01, 10
 BASE_STEPS = 3
 """Steps with that Hessian to the base."""
 
-SHARED_STEPS, OWN_STEPS = 10, 20
+SHARED_STEPS, OWN_STEPS = 24, 20
 """Steps of a pair with the Hessian of its set, and with its own."""
 
-SLOW_CONTRACTION = 0.7
+FOLLOWED = (*FOLLOWED_MOVES, 6.0, 15.0)
+"""Moves of scores up to which curvatures are followed; the largest serve pairs with tiny gradients."""
+
+TOO_FAR = 0.3
+"""A step goes too far where the slope of the objective along it has changed its sign and is more than this share of what it was."""
+
+SLOW_CONTRACTION = 0.9
 """Where a step leaves more than this share of the gradient, the next ones are made with a Hessian of the pair's own."""
+
+MOST_DECREMENT = 0.1
+"""Where the steps of most pairs are longer than this in their metric, no certificate is made yet."""
 
 SCORES_TOGETHER = 200_000
 """Scores of pairs that are worked on together, about, so that these stay in the cache."""
@@ -185,30 +194,26 @@ class SubsetRows:
         order = np.lexsort((rows, sets))
         sets, rows, width, best = sets[order], rows[order], width[order], np.full(order.size, np.inf)
         slow: list[tuple[Places, Places, Array, Array]] = []
-        models: Array | None = None
+        steps: tuple[Array, ...] | None = None
         height = max(1, SCORES_TOGETHER // self.family.y.size)
         with np.errstate(all="ignore"):
             for step in range(SHARED_STEPS):
                 going, stepped = np.zeros(sets.size, dtype=bool), []
                 for start in range(0, sets.size, height):
                     part = slice(start, start + height)
-                    pairs = Pairs(self, sets[part], rows[part], None if models is None else models[part])
-                    nu = pairs.certify()
+                    here = None if steps is None else tuple(known[part] for known in steps)
+                    pairs = Pairs(self, sets[part], rows[part], here)
+                    nu, too_far = pairs.certify()
                     left = self._is_open(pairs.sets, pairs.rows, width[part], signs)
-                    here = left & (nu < SLOW_CONTRACTION * best[part]) & (step + 1 < SHARED_STEPS)
-                    going[part], best[part] = here, nu
-                    stepped.append(pairs.step(here))
-                    alone = left & ~here
+                    useful = left & (too_far | (nu < SLOW_CONTRACTION * best[part])) & (step + 1 < SHARED_STEPS)
+                    going[part], best[part] = useful, np.fmin(nu, best[part])
+                    stepped.append(tuple(known[useful] for known in pairs.step(too_far)))
+                    alone = left & ~useful
                     slow.append((pairs.sets[alone], pairs.rows[alone], pairs.starts(nu)[alone], width[part][alone]))
                 if not going.any():
                     break
-                sets, rows, width, best, models = (
-                    sets[going],
-                    rows[going],
-                    width[going],
-                    best[going],
-                    np.concatenate(stepped),
-                )
+                sets, rows, width, best = sets[going], rows[going], width[going], best[going]
+                steps = tuple(np.concatenate(known) for known in zip(*stepped, strict=True))
             if slow:
                 sets, rows, models, width = (np.concatenate(parts) for parts in zip(*slow, strict=True))
                 self._narrow_alone(sets, rows, models, width, signs)
@@ -233,32 +238,43 @@ class SubsetRows:
             A, weights = self.X[places], np.tile(family.weights, (here.size, 1))
             weights[np.arange(here.size), rows[here]] = 0.0
             queries = self.X[places, rows[here][:, None]][:, :, None]
-            for _ in range(OWN_STEPS):
+            for k in range(OWN_STEPS):
                 step = Step(family, A, models[here], self.strengths[places], weights)
-                nu, (low, high) = step.bounds(queries)
-                self.take(sets[here], rows[here], step.scores[np.arange(here.size), rows[here]], (low[0], high[0]))
-                going = self._is_open(sets[here], rows[here], width[here], signs)
-                # A gradient that no longer shrinks is rounding, where steps have been small before.
-                going &= ~((nu >= 0.5 * best) & (best < 1e-4))
+                far = _lengths(step.solved) > MOST_DECREMENT
+                going = np.ones(here.size, dtype=bool)
+                # A certificate costs about as much as a step.
+                if np.count_nonzero(far) < 0.5 * here.size or k + 1 == OWN_STEPS:
+                    nu, (low, high) = step.bounds(queries)
+                    self.take(sets[here], rows[here], step.scores[np.arange(here.size), rows[here]], (low[0], high[0]))
+                    # A gradient that no longer shrinks is rounding, where steps have been small before.
+                    going = self._is_open(sets[here], rows[here], width[here], signs)
+                    going &= ~((nu >= 0.5 * best) & (best < 1e-4))
+                    best = np.minimum(nu, best)
                 if not going.any():
                     break
                 models[here] = step.moved
-                here, best, places = here[going], np.minimum(nu, best)[going], places[going]
+                here, best, places = here[going], best[going], places[going]
                 A, weights, queries = A[going], weights[going], queries[going]
 
 
 @final
 class Pairs:
-    """Models of pairs of a set and a row, written down in full in the columns of their sets; pairs of one set stand together."""
+    """Models of pairs of a set and a row, written down in full in the columns of their sets; pairs of one set stand together.
 
-    def __init__(self, family: SubsetRows, sets: Places, rows: Places, models: Array | None) -> None:
+    ``steps``: where each pair's last step began, the step in the coordinates of the metric, and the slope of the objective along it there; the closed form, if not given.
+    """
+
+    def __init__(self, family: SubsetRows, sets: Places, rows: Places, steps: tuple[Array, ...] | None) -> None:
         self.family, self.sets, self.rows = family, sets, rows
         self.images = self._multiply(family.X[family.places[sets], rows[:, None]], False)
-        if models is None:
-            # The candidates of the closed form.
-            moves = self._multiply(self.images, True) * family.multipliers[sets, rows][:, None]
-            models = family.models[sets] + np.where(np.isfinite(moves), moves, 0.0)
-        self.models: Array = models
+        if steps is None:
+            multipliers = np.where(np.isfinite(family.multipliers[sets, rows]), family.multipliers[sets, rows], 0.0)
+            squares = np.square(self.images).sum(axis=1)
+            slopes = -np.square(multipliers) * (1.0 - family.leverages[sets, rows]) * squares
+            steps = family.models[sets], self.images * multipliers[:, None], slopes
+        self.begin, self.moves, self.slopes = steps
+        moves = self._multiply(self.moves, True)
+        self.models = self.begin + np.where(np.isfinite(moves), moves, 0.0)
 
     def _multiply(self, vectors: Array, transposed: bool) -> Array:
         """Vectors times the inverse factors of their sets."""
@@ -274,8 +290,8 @@ class Pairs:
         for start, stop in zip(np.append(0, ends[:-1]), ends, strict=True):
             yield slice(int(start), int(stop))
 
-    def certify(self) -> Array:
-        """Take in bounds of the rows' scores; at least the norms of the gradients."""
+    def certify(self) -> tuple[Array, NDArray[np.bool_]]:
+        """Take in bounds of the rows' scores; at least the norms of the gradients, and whether the last steps went too far."""
         family, sets, rows, each = self.family, self.sets, self.rows, np.arange(self.sets.size)
         problem, X, y = family.family.problem, family.X, family.family.y
         places, strengths = family.places[sets], family.strengths[family.places[sets]]
@@ -298,12 +314,12 @@ class Pairs:
         if far.size:
             # The row itself does not count twice.
             shares, further = family.shares[sets[far]], away[far]
-            ways = [(most + off[far], np.einsum("pn,pn->p", shares, further > most)) for most in FOLLOWED_MOVES]
+            ways = [(most + off[far], np.einsum("pn,pn->p", shares, further > most)) for most in FOLLOWED]
             radius[far] = np.fmin(radius[far], self._radii(far, nu[far], ways))
         centers, own_norms = scores[each, rows], family.norms[sets, rows]
         half = own_norms * radius + errors * family.lengths[rows]
         family.take(sets, rows, centers, _widen(centers, half * (1.0 + FEW)))
-        return np.asarray(nu)
+        return nu, (self.forms * self.moves).sum(axis=1) > -TOO_FAR * self.slopes
 
     def starts(self, nu: Array) -> Array:
         """Models for steps of each pair alone: those whose gradients, of norms ``nu``, are less than those of the bases without the rows."""
@@ -319,12 +335,17 @@ class Pairs:
         cuts = list(zip(family.cuts[:, sets], family.lost[:, sets], strict=True))
         return least_radius(cuts, family.constant, nu * (1.0 + FEW), moves)
 
-    def step(self, going: NDArray[np.bool_]) -> Array:
-        """The models of some of the pairs after a Newton step with the Hessian of their set without their row."""
-        family, mine = self.family, (self.sets, self.rows)
-        along = family.curvatures[mine] * (self.forms * self.images).sum(axis=1) / (1.0 - family.leverages[mine])
-        moves = self._multiply(self.forms + along[:, None] * self.images, True)
-        return self.models[going] - np.where(np.isfinite(moves), moves, 0.0)[going]
+    def step(self, too_far: NDArray[np.bool_]) -> tuple[Array, ...]:
+        """The next steps: to where the slope along the last one is about zero, if that went too far, else with the Hessian of the set without the row."""
+        family, mine, forms = self.family, (self.sets, self.rows), self.forms
+        along = family.curvatures[mine] * (forms * self.images).sum(axis=1) / (1.0 - family.leverages[mine])
+        moves = -(forms + along[:, None] * self.images)
+        share = self.slopes / (self.slopes - (forms * self.moves).sum(axis=1))
+        return (
+            np.where(too_far[:, None], self.begin, self.models),
+            np.where(too_far[:, None], share[:, None] * self.moves, moves),
+            np.where(too_far, share * self.slopes, (forms * moves).sum(axis=1)),
+        )
 
 
 def _widen(centers: Array, half: Array) -> Bounds:

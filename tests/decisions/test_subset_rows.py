@@ -1,0 +1,85 @@
+"""Leave-one-out scores of many sets of columns at once: bounds hold the scores of optima to 80 digits, and are tight."""
+
+from decimal import Decimal
+
+import numpy as np
+import pytest
+
+import glru
+from tests.certificates.exact import optimum
+from tests.core import SubsetModels, SubsetRows, factor_range
+
+SETS = np.array([[0, 1, 2], [0, 1, 3], [1, 2, 4], [0, 3, 4]])
+
+
+def hold_out(problem, sets):
+    family = SubsetModels(problem, problem.matrix[np.arange(0)])
+    starts = np.zeros((len(sets), sets.shape[1] + problem.fit_intercept))
+    return SubsetRows(family, sets, starts, factor_range(problem)[0])
+
+
+def narrow_all(rows):
+    sets, places = (part.ravel() for part in np.indices(rows.lower.shape))
+    rows.narrow(sets, places, np.zeros(sets.size), False)
+
+
+@pytest.mark.parametrize("size", [1.0, 2.0**600, 2.0**-600])
+@pytest.mark.parametrize("kind", ["plain", "units", "duplicates", "heavy", "weak", "strong", "mean"])
+@pytest.mark.parametrize("loss", [glru.Logistic(), glru.Squared()], ids=str)
+def test_bounds_hold_exact_scores(loss, kind, size):
+    rng = np.random.default_rng(5)
+    X = rng.standard_t(1.5, size=(25, 5)) if kind == "heavy" else rng.normal(size=(25, 5))
+    if kind == "units":
+        X = X * 10.0 ** np.arange(-3, 2)
+    if kind == "duplicates":
+        X[:, 3], X[:, 4] = X[:, 0], 0.0
+    y = np.sign(X[:, 0] + rng.normal(size=25))
+    y[:4] = [-1.0, 1.0, -1.0, 1.0]
+    lam = {"weak": 1e-8, "strong": 1e8}.get(kind, 0.05) * (size if kind != "mean" else 1.0)
+    scaling = "mean" if kind == "mean" else "sum"
+    weight = np.full(25, size)
+    for fit_intercept in (False, True):
+        problem = glru.Problem(
+            X, y, loss, glru.L2(lam), fit_intercept=fit_intercept, scaling=scaling, sample_weight=weight
+        )
+        rows = hold_out(problem, SETS)
+        first = rows.lower.copy(), rows.upper.copy()
+        narrow_all(rows)
+        if kind not in ("weak", "heavy"):
+            assert np.all(rows.upper - rows.lower < 1e-9 * (1.0 + np.abs(rows.upper)))
+        for k, columns in enumerate(SETS):
+            sub, model = problem.select_columns(columns), rows.models[k] * rows.scales[k]
+            for i in range(0, 25, 4):
+                best = optimum(glru.RemoveRows([i]).apply(sub), model[:3], model[3] if fit_intercept else 0.0)
+                assert best is not None
+                score = best.scores(X[i : i + 1, columns])[0]
+                for low, high in ((first[0][k, i], first[1][k, i]), (rows.lower[k, i], rows.upper[k, i])):
+                    assert Decimal(float(low)) <= score <= Decimal(float(high))
+
+
+def test_pairs_with_hessians_of_their_own_hold_exact_scores(monkeypatch):
+    """Without steps that share a Hessian, every pair is narrowed by steps of its own."""
+    monkeypatch.setattr("glru.updates.columns.subset_rows.SHARED_STEPS", 1)
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(30, 5))
+    y = np.sign(X[:, 0] + 0.2 * rng.normal(size=30))
+    problem = glru.Problem(X, y, penalty=glru.L2(0.01), fit_intercept=True, scaling="sum")
+    rows = hold_out(problem, SETS)
+    assert not np.all(np.isfinite(rows.upper))
+    narrow_all(rows)
+    assert np.all(rows.upper - rows.lower < 1e-9 * (1.0 + np.abs(rows.upper)))
+    for k, columns in enumerate(SETS):
+        for i in range(0, 30, 3):
+            best = optimum(glru.RemoveRows([i]).apply(problem.select_columns(columns)), np.zeros(3), 0.0)
+            assert best is not None
+            score = best.scores(X[i : i + 1, columns])[0]
+            assert Decimal(float(rows.lower[k, i])) <= score <= Decimal(float(rows.upper[k, i]))
+
+
+def test_models_without_an_optimum_prove_nothing():
+    """Separable rows without a penalty: no bound has an end."""
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    problem = glru.Problem(X, np.sign(X[:, 0]), penalty=glru.L2(0.0), scaling="sum")
+    rows = hold_out(problem, np.array([[0, 1], [0, 2]]))
+    narrow_all(rows)
+    assert np.all(rows.upper == np.inf) and np.all(rows.lower == -np.inf)
