@@ -639,9 +639,6 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "factors-of-sets-taken-as-exact": Mutant("glru.updates.columns.subsets:factor_all", _exact_factors, SUBSETS),
     # Rows of sets of columns.
-    "gradients-of-rows-of-sets-taken-as-exact": Mutant(
-        "glru.updates.columns.subset_rows:SubsetRows.rounding", scaled(0.0), SUBSET_ROWS
-    ),
     "hundredth-of-the-radius-of-rows-of-sets": Mutant(
         "glru.updates.columns.subset_rows:SubsetRows._closed_radii", scaled(0.01), SUBSET_ROWS
     ),
