@@ -391,15 +391,27 @@ class Folds:
             return np.multiply(self.matrix.dense(), self.units, dtype=np.float32, casting="same_kind")
         return self.matrix.scale_columns(self.units).data.astype(np.float32)
 
+    @cached_property
+    def factor_products(self) -> float:
+        """As many products of one model cost as much as the factor of a Hessian."""
+        if self.matrix.stores_zeros:
+            return FACTOR_PRODUCTS * self.size * (1.0 + self.size / self.n_rows)
+        if self.size > MOST_COLUMNS:
+            return np.inf
+        return (self.matrix.gram_cost + 0.02 * float(self.size) ** 3) / self.matrix.product_cost
+
     def wants_factor(self, penalty: int) -> bool:
         """Whether products under a penalty have cost as much as the factor of a Hessian since the last one."""
-        limit = FACTOR_PRODUCTS * self.size * (1.0 + self.size / self.n_rows)
-        return self.matrix.stores_zeros and bool(self.n_products[penalty] > limit)
+        return bool(self.n_products[penalty] > self.factor_products)
 
     def renew_factor(self, penalty: int, weighted: Any, strengths: Any) -> None:
         """Factor a Hessian, as the preconditioner of the models of a penalty from now on."""
-        scaled = self.single * np.sqrt(weighted)[:, None]
-        hessian = scaled.T @ scaled
+        if self.matrix.stores_zeros:
+            scaled = self.single * np.sqrt(weighted)[:, None]
+            hessian = scaled.T @ scaled
+        else:
+            gram = self.matrix.column_gram(weighted.astype(np.float64))  # its upper triangle, which is all that is read
+            hessian = (self.units[:, None] * gram * self.units).astype(np.float32)
         hessian[np.diag_indices(self.size)] += strengths + 1e-6 * np.diag(hessian)
         factor, failed = spotrf(hessian.T, lower=1, clean=0, overwrite_a=1)
         self.n_products[penalty] = 0
