@@ -20,6 +20,7 @@ Without an intercept :math:`H \ge \Lambda` is strong convexity, and the radius i
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from typing import Any, final
 
 import numpy as np
@@ -159,16 +160,21 @@ class Products:
         self.folds, self.inexact, self.scores = folds, inexact, scores
         self.curvatures = weighted = folds.weigh_curvatures(scores, columns)
         strengths = folds.strengths_of(columns) * folds.units[:, None] ** 2
-        self.penalties = folds.penalty_of[columns]
+        self.columns, self.penalties = columns, folds.penalty_of[columns]
         self.strengths, self.diagonal = (
             np.asfortranarray(part.astype(np.float32)) for part in (strengths, self._diagonal(weighted) + strengths)
         )
         self.weighted = weighted.astype(np.float32)
         for penalty in np.unique(self.penalties):
-            if folds.wants_factor(penalty):
-                mine = self.penalties == penalty
-                strength = (self.strengths if strengths.shape[1] == 1 else self.strengths[:, mine]).mean(axis=1)
-                folds.renew_factor(penalty, self.weighted[:, mine].mean(axis=1), strength)
+            mine = np.flatnonzero(self.penalties == penalty)
+            count = folds.n_products[penalty] / folds.factor_products
+            if count <= 1.0:
+                continue
+            # One factor for all models of a penalty, where that may do, otherwise one each.
+            folds.n_products[penalty] = 0
+            for group in np.split(mine, mine.size) if count > mine.size else [mine]:
+                strength = (self.strengths if strengths.shape[1] == 1 else self.strengths[:, group]).mean(axis=1)
+                folds.renew_factor(columns[group], self.weighted[:, group].mean(axis=1), strength)
 
     def _diagonal(self, weighted: Array) -> Array:
         """The diagonals of the losses' Hessians, roughly; of sparse data one per penalty."""
@@ -207,14 +213,15 @@ class Products:
 
     def _solve(self, left: Any) -> Any:
         """Conjugate gradients from zero; models that are done are left out once they are many."""
-        diagonal, strengths, weighted, penalties = self.diagonal, self.strengths, self.weighted, self.penalties
+        diagonal, strengths, weighted, columns = self.diagonal, self.strengths, self.weighted, self.columns
 
         def condition(residual: Any) -> Any:
-            found = residual / diagonal
-            for penalty, factor in self.folds.factors.items():
-                mine = slice(*np.searchsorted(penalties, [penalty, penalty + 1]))
-                if mine.stop > mine.start:
-                    found[:, mine] = spotrs(factor, residual[:, mine], lower=1)[0]
+            found, factors = residual / diagonal, [self.folds.factors[column] for column in columns]
+            for _, group in groupby(range(columns.size), lambda k: id(factors[k])):
+                first, *others = group
+                if factors[first] is not None:
+                    mine = slice(first, first + 1 + len(others))
+                    found[:, mine] = spotrs(factors[first], residual[:, mine], lower=1)[0]
             return found
 
         found, ahead, which = np.zeros_like(left), condition(left), np.arange(left.shape[1])
@@ -229,7 +236,7 @@ class Products:
                 which, size, goal, weighted = which[going], size[going], goal[going], weighted[:, going]
                 left, step, diagonal = (np.asfortranarray(part[:, going]) for part in (left, step, diagonal))
                 strengths = strengths if strengths.shape[1] == 1 else strengths[:, going]
-                penalties = penalties[going]
+                columns = columns[going]
                 product = self.folds.curvature_product(weighted)
                 continue
             image = product(step)
@@ -240,7 +247,7 @@ class Products:
             image *= length
             left -= image
             ahead = condition(left)
-            self.folds.n_products += np.bincount(penalties, minlength=self.folds.n_products.size)
+            self.folds.n_products += np.bincount(self.folds.penalty_of[columns], minlength=self.folds.n_penalties)
             before, size = size, np.where(length > 0.0, np.einsum("ij,ij->j", left, ahead), 0.0)
             step *= np.divide(size, before, out=np.zeros_like(size), where=before > 0.0)
             step += ahead
@@ -299,7 +306,7 @@ class Folds:
         self.y, self.common, self.weights = problem.y[:, None], common, weights
         self.strengths = np.vstack([strengths, np.zeros((1, strengths.shape[1]))]) if self.free else strengths
         self._chosen: tuple[Rows, Array] | None = None
-        self.factors: dict[int, Any] = {}
+        self.factors: list[Any] = [None] * self.penalty_of.size
         self.n_products = np.zeros(n_penalties, dtype=np.intp)
         self._measure(strengths, squares)
 
@@ -400,12 +407,8 @@ class Folds:
             return np.inf
         return (self.matrix.gram_cost + 0.02 * float(self.size) ** 3) / self.matrix.product_cost
 
-    def wants_factor(self, penalty: int) -> bool:
-        """Whether products under a penalty have cost as much as the factor of a Hessian since the last one."""
-        return bool(self.n_products[penalty] > self.factor_products)
-
-    def renew_factor(self, penalty: int, weighted: Any, strengths: Any) -> None:
-        """Factor a Hessian, as the preconditioner of the models of a penalty from now on."""
+    def renew_factor(self, columns: Rows, weighted: Any, strengths: Any) -> None:
+        """Factor a Hessian, as the preconditioner of some models from now on: that of a mean is one of its folds, too."""
         if self.matrix.stores_zeros:
             scaled = self.single * np.sqrt(weighted)[:, None]
             hessian = scaled.T @ scaled
@@ -414,9 +417,12 @@ class Folds:
             hessian = (self.units[:, None] * gram * self.units).astype(np.float32)
         hessian[np.diag_indices(self.size)] += strengths + 1e-6 * np.diag(hessian)
         factor, failed = spotrf(hessian.T, lower=1, clean=0, overwrite_a=1)
-        self.n_products[penalty] = 0
-        if not failed:
-            self.factors[penalty] = factor
+        if failed:
+            return
+        if columns[0] >= self.n_models:
+            columns = np.flatnonzero(self.penalty_of == self.penalty_of[columns[0]])
+        for column in columns:
+            self.factors[column] = factor
 
     def curvature_product(self, weighted: Any) -> Callable[[Any], Any]:
         """The map from some moves to the losses' Hessians times these, in single precision; ``weighted``: curvatures, one column per model."""
