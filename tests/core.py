@@ -88,7 +88,7 @@ from glru.updates.columns import (
 from glru.updates.columns.folds import Evaluated
 from glru.updates.columns.one_step import least_radius, row_norm_cuts
 from glru.updates.columns.wide import Steps
-from glru.updates.folds import Folds, has_folds
+from glru.updates.folds import Folds, Products, has_folds
 from glru.updates.gradients import conjugate_gradients
 from glru.updates.kink_rows import KinkRows, has_kinks
 from glru.updates.local_rows import LocalRows, RowCandidates, RowRemovals, has_local_rows, has_piece_rows
@@ -145,6 +145,7 @@ __all__ = [
     "Point",
     "PrimalBall",
     "Problem",
+    "Products",
     "ProximalHinge",
     "Refits",
     "Removals",

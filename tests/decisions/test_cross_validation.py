@@ -16,7 +16,7 @@ from sklearn.model_selection import (
 import glru
 from tests.cases import LOSSES, PENALTIES, each, make
 from tests.certificates import exact, truth
-from tests.core import ChordFolds, FoldRows, Folds, grid_bounds, has_chords, has_folds, split_rows, step_radii
+from tests.core import ChordFolds, FoldRows, Folds, Products, grid_bounds, has_chords, has_folds, split_rows, step_radii
 from tests.decisions.retraining import assert_inside, scores_after
 
 N = 24
@@ -125,16 +125,40 @@ def test_folds_stepped_together(kind):
             assert result.n_trainings == 0
 
 
-@pytest.mark.parametrize("factored", [True, False])
-def test_folds_by_products(monkeypatch, factored):
-    """Columns too many for Hessians: conjugate gradients, with a factor as their preconditioner or without."""
-    monkeypatch.setattr("glru.updates.folds.FACTOR_PRODUCTS", 0.0 if factored else np.inf)
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("price", [1e-9, 20.0, np.inf])
+def test_folds_by_products(monkeypatch, price, sparse):
+    """Columns too many for Hessians: conjugate gradients, with a factor each as their preconditioner, with one for all folds or without any."""
+    monkeypatch.setattr(Folds, "factor_products", price)
     rng = np.random.default_rng(7)
     X = rng.normal(size=(240, 160)) * 10.0 ** rng.uniform(-2.0, 2.0, 160)
-    problem = glru.Problem(X, X @ rng.normal(size=160) > 0.0, penalty=glru.L2(1e-3), fit_intercept=True)
+    y = X @ rng.normal(size=160) > 0.0
+    X = sp.csr_array(X * (rng.random(X.shape) < 0.1)) if sparse else X
+    problem = glru.Problem(X, y, penalty=glru.L2(1e-3), fit_intercept=True)
     result = glru.cross_val_predict(problem, cv=KFold(3), width=1e-6)
     assert_right(problem, result, splits_of(problem, KFold(3), None))
     assert np.all(result.bounds.width <= 1e-6)
+
+
+def test_factors_of_folds(monkeypatch):
+    """Where one factor for all folds costs more products than it saves, every fold gets the factor of its own Hessian."""
+    rng = np.random.default_rng(7)
+    X = sp.csr_array(np.where(rng.random((240, 160)) < 0.1, rng.normal(size=(240, 160)), 0.0))
+    problem = glru.Problem(X, X @ rng.normal(size=160) > 0.0, penalty=glru.L2(1e-3), fit_intercept=True)
+    problems = [problem.derive(sample_weight=np.where(np.arange(240) % 3 == k, 0.0, 1.0)) for k in range(3)]
+    monkeypatch.setattr(Folds, "factor_products", 2.0)
+    for n_products, n_factors in ((1, 0), (5, 1), (7, 3)):
+        folds, columns = Folds(problem, problems), np.arange(3)
+        folds.n_products[0] = n_products
+        place = folds.at(np.zeros((folds.size, 1)), columns)
+        Products(folds, np.repeat(place.scores, 3, axis=1), columns, 0.1)
+        made = [factor for factor in folds.factors[:3] if factor is not None]
+        assert len({id(factor) for factor in made}) == n_factors
+    dense, weights = folds.matrix.dense() * folds.units, folds.weigh_curvatures(np.zeros((240, 3)), columns)
+    for factor, weight in zip(made, weights.T, strict=True):
+        lower = np.tril(factor.astype(float))
+        hessian = dense.T @ (weight[:, None] * dense) + np.diag(folds.strengths[:, 0] * folds.units**2)
+        assert np.allclose(lower @ lower.T, hessian, rtol=1e-4, atol=1e-5 * np.abs(hessian).max())
 
 
 def test_gradients_of_folds_err_by_less_than_stated():
