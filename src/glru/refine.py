@@ -699,7 +699,7 @@ def _is_quadratic(problem: Problem) -> bool:
 
 def _quadratic_hessians(problem: Problem, folds: Sequence[Problem], tests: Sequence[Rows]) -> Sequence[Any]:
     """The losses' Hessians of folds with a quadratic loss, which cost as much as one; None for each where folds weigh rows differently."""
-    blocks = split_blocks(problem, folds, tests)
+    blocks = split_blocks(problem, folds, tests) if problem.arrays.stable else None
     if blocks is None:
         return [None] * len(folds)
     curvatures = problem.weights * problem.loss.curvature(problem.y, np.zeros(problem.n_rows))
