@@ -130,7 +130,7 @@ SPLITS = Rule(
 )
 
 RULES: dict[str, Rule] = {
-    "after.change": Rule(lambda value: hasattr(value, "apply"), "a change such as glru.RemoveRows([3])", "Call glru.after(estimator, change, X=X, y=y)."),
+    "after.change": Rule(lambda value: hasattr(value, "apply"), "a glru change such as glru.RemoveRows([3])", "Call glru.after(estimator, change, X=X, y=y)."),
     "tol": TOL,
     "training_tol": TOL,
     "StepwiseSelector.tol": Rule(lambda value: _is_number(value) and math.isfinite(value), "a finite number", "Leave it out.").also(
