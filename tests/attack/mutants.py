@@ -47,6 +47,9 @@ KINKS = "certificates/test_kink_rows.py"
 GENERALISED, CONTRACTS = "certificates/test_log_link.py", "contracts/test_losses.py"
 BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"rows/test_{name}.py" for name in ("loocv", "training", "changes"))
 
+LIKELIHOODS = [("log_link", name) for name in ("Poisson", "Gamma", "Tweedie", "NegativeBinomial")]
+LIKELIHOODS.append(("logistic", "Binomial"))
+
 nothing = always(0.0)
 zero = become(0.0)
 
@@ -696,6 +699,27 @@ MUTANTS: dict[str, Mutant] = {
         "glru.losses.base:Loss.slope_errors", _constant_curvature, CONTRACTS
     ),
     "exponentials-taken-as-exact": Mutant("glru.losses.log_link:LogLink.score_noise", nothing, CONTRACTS),
+    **{
+        f"{name.lower()}-third-derivatives-too-small": Mutant(
+            f"glru.losses.{module}:{name}.self_concordance",
+            scaled(0.8) if name == "Tweedie" else become(0.8),
+            CONTRACTS,
+        )
+        for module, name in LIKELIHOODS
+    },
+    **{
+        f"{name.lower()}-fourth-derivatives-too-small": Mutant(
+            f"glru.losses.{module}:{name}.fourth_constant", scaled(0.5) if name == "Tweedie" else become(0.5), CONTRACTS
+        )
+        for module, name in LIKELIHOODS
+    },
+    "tweedie-evaluations-taken-as-exact": Mutant("glru.losses.log_link:Tweedie.score_noise", nothing, CONTRACTS),
+    "negative-binomial-evaluations-taken-as-exact": Mutant(
+        "glru.losses.log_link:NegativeBinomial.score_noise", nothing, CONTRACTS
+    ),
+    "divergences-of-means-too-small": Mutant("glru.losses.log_link:mean_divergence", scaled(0.9), CONTRACTS),
+    "divergences-of-shares-too-small": Mutant("glru.losses.logistic:divergence", scaled(0.9), CONTRACTS),
+    "tweedie-conjugates-at-another-score": Mutant("glru.losses.log_link:Tweedie._score_of", scaled(1.01), CONTRACTS),
     "offsets-taken-as-exact": Mutant(
         "glru.losses.offset:WithOffset.noise_of", lambda _: lambda self, y: self.loss.score_noise, GENERALISED
     ),

@@ -263,8 +263,22 @@ def test_deletions(kind, n_rows):
     plt.close("all")
 
 
+def test_residuals_of_weighted_rows_are_drawn_as_contours_count_them():
+    """To first order Cook's distance is the squared residual of the picture times the leverage, whatever the weights."""
+    random = np.random.default_rng(0)
+    X, weights = random.normal(size=(200, 2)), random.choice([1.0, 100.0], 200)
+    y = X[:, 0] + random.normal(size=200) / np.sqrt(weights)
+    result = glru.influence(
+        glru.Problem(X, y, glru.Squared(), glru.L2(np.zeros(2)), scaling="sum", sample_weight=weights)
+    )
+    display = result.plot()
+    plt.close("all")
+    squares = np.square(0.5 * (display.lower + display.upper))
+    np.testing.assert_allclose(squares * display.leverage / display.unit, result.cooks_distance, rtol=1e-6)
+
+
 def test_deletions_are_checked():
     result = glru.influence(make(glru.Logistic(), glru.L2(0.02), 40, 4, seed=3))
     for options in ({"kind": "size"}, {"column": 0}, {"kind": "dfbetas", "column": "age"}):
-        with pytest.raises(ValueError, match=r"must be|column is for"):
+        with pytest.raises(ValueError, match=r"must be|column is for|needs a column"):
             result.plot(**options)

@@ -21,10 +21,19 @@ from numpy.typing import NDArray
 
 from glru._budget import Budget
 from glru.bounds import intersect
-from glru.cascade import ACCURATE, BATCH_STEPS, MANY_ROWS, MOST_FACTORS, Report, smallest_batch
+from glru.cascade import (
+    ACCURATE,
+    BATCH_STEPS,
+    MANY_ROWS,
+    MOST_FACTORS,
+    USUAL_MEMORY,
+    Report,
+    reporter,
+    smallest_batch,
+)
 from glru.certificate import certify, score_errors
 from glru.duality import lacks_class, missing_optimum
-from glru.linalg import FEW, Array, gamma, length
+from glru.linalg import FEW, Array, calm_blas, gamma, length
 from glru.metric.columns import ColumnMetric, column_metric
 from glru.problem import Point, Problem, not_in_memory, require_one_score, require_problem
 from glru.refine import TRAINED, newton_ellipsoids
@@ -688,6 +697,25 @@ class _MeasuredRows:
     def exact(self, members: NDArray[np.bool_]) -> None:
         """There are no steps with Hessians at the candidates themselves."""
         return
+
+
+def delete(
+    model: Problem | Solution,
+    codes: Rows | None,
+    width: float,
+    tol: float,
+    max_seconds: float | None,
+    max_memory: int | None,
+    progress: bool | Report,
+) -> Deletions:
+    """The deletions of a problem or of its solution, as well known as was asked for."""
+    problem, budget = model.problem if isinstance(model, Solution) else model, Budget(max_seconds)
+    solution = model if isinstance(model, Solution) else train(model, tol=tol, budget=budget)
+    with reporter(progress) as report, calm_blas(problem.work):
+        memory = max(USUAL_MEMORY, smallest_batch(problem)) if max_memory is None else max_memory
+        deletions = Deletions(solution, codes, budget, report, memory)
+        deletions.run(width)
+    return deletions
 
 
 def require_deletions(problem: Problem, function: str) -> None:

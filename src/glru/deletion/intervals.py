@@ -11,6 +11,14 @@ def around(center: Array, half: Array) -> Bounds:
     return widen(center, half * (1.0 + FEW) + FEW * np.abs(center))
 
 
+def middle(bounds: Bounds) -> Array:
+    """The middles; not a number where an end is infinite."""
+    lower, upper = bounds
+    known = np.isfinite(lower) & np.isfinite(upper)
+    with np.errstate(invalid="ignore"):
+        return np.where(known, 0.5 * lower + 0.5 * upper, np.nan)
+
+
 def enlarge(bounds: Bounds, share: float) -> Bounds:
     """Bounds of numbers that may differ by a relative error from those that are bounded; what is not a number proves nothing."""
     with np.errstate(invalid="ignore"):

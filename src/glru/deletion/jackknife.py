@@ -16,21 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from glru._budget import Budget
 from glru._inputs import as_matrix
 from glru._options import check_call
 from glru._results import Shown, make_frame
 from glru.bounds import Bounds
-from glru.cascade import USUAL_MEMORY, Report, reporter, smallest_batch
+from glru.cascade import Report
 from glru.changes import matched_columns
-from glru.deletion.deletions import STAGES, Deletions, require_deletions
-from glru.deletion.intervals import absolute, around, enlarge
+from glru.deletion.deletions import STAGES, Deletions, delete, require_deletions
+from glru.deletion.intervals import absolute, around, enlarge, middle
 from glru.deletion.result import coef_names
-from glru.linalg import FEW, TINY, Array, calm_blas, gamma, length, outward
+from glru.linalg import FEW, TINY, Array, gamma, length, outward
 from glru.losses import WithOffset
 from glru.problem import Problem
 from glru.solution import Solution
-from glru.solvers import train
 from glru.updates.gradients import model_scores
 from glru.updates.moments import coordinates
 
@@ -152,12 +150,12 @@ class Jackknife(Shown):
             sizes = np.asarray(length(moves, axis=0))
             half = axes * float(length(slack)) * (1.0 + unit) + unit * sizes
             lower, upper = around(root * sizes, root * half)
-        return np.maximum(np.where(np.isnan(lower), 0.0, lower), 0.0), np.where(np.isnan(upper), np.inf, upper)
+        return np.maximum(lower, 0.0), upper
 
     @property
     def standard_errors(self) -> Array:
         """The standard errors, the intercept's last."""
-        return _middle(self.standard_error_bounds)
+        return middle(self.standard_error_bounds)
 
     @cached_property
     def covariance_bounds(self) -> Bounds:
@@ -171,13 +169,12 @@ class Jackknife(Shown):
             half = mixed + mixed.T + np.outer(axes, axes) * float(slack @ slack)
             sizes = np.asarray(length(moves, axis=0))
             half = half * (1.0 + unit) + unit * np.outer(sizes, sizes)
-            lower, upper = around(self._factor * found, self._factor * half)
-        return np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)
+            return around(self._factor * found, self._factor * half)
 
     @property
     def covariance(self) -> Array:
         """The covariance of the coefficients, the intercept's row and column last."""
-        return _middle(self.covariance_bounds)
+        return middle(self.covariance_bounds)
 
     @cached_property
     def bias_bounds(self) -> Bounds:
@@ -187,13 +184,12 @@ class Jackknife(Shown):
         with np.errstate(all="ignore"):
             sums = np.abs(self._moves).mean(axis=0)
             half = (axes * float(np.mean(self._slack)) + unit * sums) * (1.0 + unit)
-            lower, upper = around((n - 1) * self._moves.mean(axis=0), (n - 1) * half)
-        return np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)
+            return around((n - 1) * self._moves.mean(axis=0), (n - 1) * half)
 
     @property
     def bias(self) -> Array:
         """The jackknife's estimate of the bias, the intercept's last."""
-        return _middle(self.bias_bounds)
+        return middle(self.bias_bounds)
 
     @check_call
     def confidence_interval(self, level: float = 0.95) -> Bounds:
@@ -351,13 +347,6 @@ def _ends(means: Bounds, residuals: Bounds, k: int) -> tuple[float, float, float
     return float(lower[0]), float(upper[0]), float(lower[1]), float(upper[1])
 
 
-def _middle(bounds: Bounds) -> Array:
-    lower, upper = bounds
-    known = np.isfinite(lower) & np.isfinite(upper)
-    with np.errstate(invalid="ignore"):
-        return np.where(known, 0.5 * lower + 0.5 * upper, np.nan)
-
-
 @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
 def jackknife_deletions(
     model: Problem | Solution,
@@ -375,12 +364,7 @@ def jackknife_deletions(
     codes, labels = None, None
     if groups is not None:
         labels, codes = _group_codes(groups, problem)
-    budget = Budget(max_seconds)
-    solution = model if isinstance(model, Solution) else train(model, tol=tol, budget=budget)
-    with reporter(progress) as report, calm_blas(problem.work):
-        memory = max(USUAL_MEMORY, smallest_batch(problem)) if max_memory is None else max_memory
-        deletions = Deletions(solution, codes, budget, report, memory)
-        deletions.run(width)
+    deletions = delete(model, codes, width, tol, max_seconds, max_memory, progress)
     chosen: Center = center if center is not None else "mean" if groups is None else "estimate"
     return Jackknife(deletions, width, labels, chosen)
 

@@ -10,19 +10,17 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._budget import Budget
 from glru._inputs import is_whole
 from glru._results import Shown, make_frame, show_interval
 from glru.bounds import Bounds, Interval, ScoreBounds, shift
-from glru.cascade import USUAL_MEMORY, Report, reporter, smallest_batch
-from glru.deletion.deletions import OPEN, SHORT_ROWS, STAGES, Deletions, require_deletions, weight_slack
-from glru.deletion.intervals import absolute, around, divide, enlarge, negate
-from glru.linalg import FEW, TINY, Array, calm_blas, gamma, length
+from glru.cascade import Report
+from glru.deletion.deletions import OPEN, SHORT_ROWS, STAGES, Deletions, delete, require_deletions, weight_slack
+from glru.deletion.intervals import absolute, around, divide, enlarge, middle, negate
+from glru.linalg import FEW, TINY, Array, gamma, length
 from glru.losses import CUT_OFF, Gamma, Hinge, Loss, Squared, Tweedie, WithOffset
 from glru.model_selection.result import HeldOutScores
 from glru.problem import Problem
 from glru.solution import Solution
-from glru.solvers import train
 
 Rows = NDArray[np.intp]
 
@@ -51,6 +49,11 @@ def coef_names(problem: Problem) -> list[str]:
     """The names of the coefficients, the intercept's last."""
     names = problem.column_names or tuple(f"x{j}" for j in range(problem.n_columns))
     return [*map(str, names), "intercept"] if problem.fit_intercept else list(map(str, names))
+
+
+def _measure(name: str, what: str) -> property:
+    """A property: the middles of the intervals of a quantity."""
+    return property(lambda self: middle(self.measure_bounds(name)), doc=f"{what}, the middles of their intervals.")
 
 
 @final
@@ -225,46 +228,13 @@ class Influence(HeldOutScores):
         counts = np.bincount(self._deletions.stage_codes, minlength=len(STAGES))
         return {stage: int(count) for stage, count in zip(STAGES, counts, strict=True) if count}
 
-    @property
-    def cooks_distance(self) -> Array:
-        """Cook's distances, the middles of their intervals."""
-        return self._middle("cooks_distance")
-
-    @property
-    def leverage(self) -> Array:
-        """Leverages, the middles of their intervals."""
-        return self._middle("leverage")
-
-    @property
-    def score_change(self) -> Array:
-        """Changes of the rows' own fitted values, the middles of their intervals."""
-        return self._middle("score_change")
-
-    @property
-    def dffits(self) -> Array:
-        """Scaled changes of the rows' own fitted values, the middles of their intervals."""
-        return self._middle("dffits")
-
-    @property
-    def held_out_score(self) -> Array:
-        """Scores under the models without the rows, the middles of their intervals."""
-        return self._middle("held_out_score")
-
-    @property
-    def deletion_residual(self) -> Array:
-        """Minus the derivatives of the losses at the held-out scores, the middles of their intervals."""
-        return self._middle("deletion_residual")
-
-    @property
-    def deviance_residual(self) -> Array:
-        """Deviance residuals at the held-out scores, the middles of their intervals."""
-        return self._middle("deviance_residual")
-
-    def _middle(self, name: str) -> Array:
-        lower, upper = self.measure_bounds(name)
-        known = np.isfinite(lower) & np.isfinite(upper)
-        with np.errstate(invalid="ignore"):
-            return np.where(known, 0.5 * lower + 0.5 * upper, np.nan)
+    cooks_distance = _measure("cooks_distance", "Cook's distances")
+    leverage = _measure("leverage", "Leverages")
+    score_change = _measure("score_change", "Changes of the rows' own fitted values")
+    dffits = _measure("dffits", "Scaled changes of the rows' own fitted values")
+    held_out_score = _measure("held_out_score", "Scores under the models without the rows")
+    deletion_residual = _measure("deletion_residual", "Minus the derivatives of the losses at the held-out scores")
+    deviance_residual = _measure("deviance_residual", "Deviance residuals at the held-out scores")
 
     def measure_bounds(self, name: str) -> Bounds:
         """Certified ends of a quantity of every row.
@@ -312,6 +282,11 @@ class Influence(HeldOutScores):
             return 1.0
         weights = self.problem.weights
         return float(weights.sum()) / max(int(np.count_nonzero(weights)), 1)
+
+    @property
+    def relative_weights(self) -> Array:
+        """The weights of the rows in units of one observation's."""
+        return self.problem.weights / self._mean_weight
 
     def _row_norms(self, rows: slice) -> Bounds:
         """Bounds of the norms of rows in the inverse of the exact Hessian."""
@@ -382,7 +357,7 @@ class Influence(HeldOutScores):
                 for z in (scores + half + FEW * np.abs(scores), scores - half - FEW * np.abs(scores))
             ]
             lower, upper = absolute(enlarge((ends[0], ends[1]), LOSS_UNITS))
-            weights = problem.weights / self._mean_weight
+            weights = self.relative_weights
             share = gamma(problem.n_rows + 16) + 2.0 * weight_slack(problem) + LOSS_UNITS
             least, most = float(weights @ np.square(lower)), float(weights @ np.square(upper))
         n_used, (low, high) = self._n_counted, self._freedom
@@ -518,12 +493,12 @@ class Influence(HeldOutScores):
         size = self.n_rows if chosen is None else chosen.size
         lower, upper = np.empty((2, size, deletions.reference.size))
         with np.errstate(all="ignore"):
-            middle = 0.5 / units[0] + 0.5 / units[1]
+            scale = 0.5 / units[0] + 0.5 / units[1]
             # A quotient lies within this share of the one by the middle; FEW covers every rounding here but that of the product.
-            share = np.maximum(1.0 - 1.0 / (units[1] * middle), 1.0 / (units[0] * middle) - 1.0) + FEW
-            known = np.isfinite(middle) & np.isfinite(share)
-            scaled = deletions.reference.metric.inverse * -np.where(known, middle, 0.0)[:, None]
-            axes = np.where(known, deletions.reference.axis_norms * middle * (1.0 + share), np.inf)
+            share = np.maximum(1.0 - 1.0 / (units[1] * scale), 1.0 / (units[0] * scale) - 1.0) + FEW
+            known = np.isfinite(scale) & np.isfinite(share)
+            scaled = deletions.reference.metric.inverse * -np.where(known, scale, 0.0)[:, None]
+            axes = np.where(known, deletions.reference.axis_norms * scale * (1.0 + share), np.inf)
             slack = (self._slack(slice(None)) + FEW * deletions.lengths) * (1.0 + FEW) + TINY
             shares = np.where(known, share, 0.0)
             for here in deletions.chunks(size):
@@ -597,7 +572,7 @@ class Influence(HeldOutScores):
         """
         if not is_whole(k) or not 1 <= k <= self.n_rows:
             raise ValueError(f"k must be a whole number from 1 to the number of rows, {self.n_rows}; got {k!r}.")
-        place = self._place_of(by, column)
+        place = self.place_of(by, column)
         name = by if place is None else f"dfbetas of {self.coef_names[place]}"
         for _ in range(RANKING_ROUNDS):
             lower, upper = self._sizes(by, place)
@@ -612,7 +587,8 @@ class Influence(HeldOutScores):
                 break
         return rank(name, *self._sizes(by, place), k)
 
-    def _place_of(self, by: str, column: str | int | None) -> int | None:
+    def place_of(self, by: str, column: str | int | None) -> int | None:
+        """The place of the coefficient that a quantity is of; None where it is of the row."""
         if by != "dfbetas":
             if column is not None:
                 raise ValueError(f"column is for by='dfbetas'; got by={by!r}.")
@@ -624,7 +600,7 @@ class Influence(HeldOutScores):
         if is_whole(column) and 0 <= column < len(self.coef_names):
             return int(column)
         raise ValueError(
-            f"by='dfbetas' needs a column, one of {', '.join(self.coef_names)} or its place; got {column!r}."
+            f"'dfbetas' needs a column, one of {', '.join(self.coef_names)} or its place; got {column!r}."
         )
 
     def _sizes(self, by: str, place: int | None) -> Bounds:
@@ -726,12 +702,7 @@ def influence_of_rows(
             f"glru.influence needs a loss with a curvature; got {problem.loss!r}. Use glru.SmoothedHinge() or glru.SquaredHinge(), "
             "or glru.loocv for held-out scores."
         )
-    budget = Budget(max_seconds)
-    solution = model if isinstance(model, Solution) else train(model, tol=tol, budget=budget)
-    with reporter(progress) as report, calm_blas(problem.work):
-        memory = max(USUAL_MEMORY, smallest_batch(problem)) if max_memory is None else max_memory
-        deletions = Deletions(solution, None, budget, report, memory)
-        deletions.run(width)
+    deletions = delete(model, None, width, tol, max_seconds, max_memory, progress)
     return Influence(deletions, width, n_observations, variance_power)
 
 
@@ -764,8 +735,7 @@ def contested_rows(lower: Array, upper: Array, k: int) -> Rows:
 def rank(by: str, lower: Array, upper: Array, k: int) -> Ranking:
     """The first rows by their intervals, and what is proven about that."""
     with np.errstate(invalid="ignore"):
-        middle = np.where(np.isfinite(upper), 0.5 * (lower + upper), np.inf)
-    order = np.argsort(-middle, kind="stable")
+        order = np.argsort(-np.where(np.isfinite(upper), 0.5 * (lower + upper), np.inf), kind="stable")
     first, rest = order[:k], order[k:]
     certified = rest.size == 0 or bool(upper[rest].max() < lower[first].min())
     near = order[: k + 1]

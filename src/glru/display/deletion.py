@@ -5,6 +5,7 @@ from typing import Any, final
 import numpy as np
 
 from glru.deletion import Influence
+from glru.deletion.intervals import middle
 from glru.display.intervals import BLUE, GREY, ORANGE, make_axes
 from glru.linalg import Array
 
@@ -29,7 +30,7 @@ class DeletionDisplay:
     kind : {"leverage", "cooks_distance", "dfbetas"}
         Deviance residuals against leverages, marks as large as Cook's distance; Cook's distance of every row; or DFBETAS.
     lower, upper : array of shape (n_rows,) or (n_rows, n_coefs)
-        Certified ends of what is drawn: deviance residuals, Cook's distances, or DFBETAS.
+        Certified ends of what is drawn: deviance residuals, times the roots of the weights; Cook's distances; or DFBETAS.
     cooks_distance, leverage : array of shape (n_rows,)
         Middles of their intervals; not a number where nothing is known.
     unit : float
@@ -82,12 +83,14 @@ class DeletionDisplay:
         names: list[str] = []
         if kind == "dfbetas":
             lower, upper = result.dfbetas()
-            places = (
-                _rows_that_move_most(lower, upper) if column is None else np.array([_place(result.coef_names, column)])
-            )
+            places = _rows_that_move_most(lower, upper) if column is None else np.array([result.place_of(kind, column)])
             lower, upper, names = lower[:, places], upper[:, places], [result.coef_names[j] for j in places]
         else:
             lower, upper = result.measure_bounds("deviance_residual" if kind == "leverage" else kind)
+            if kind == "leverage":
+                # A row of twice the weight counts as two: so do contours of Cook's distance.
+                roots = np.sqrt(result.relative_weights)
+                lower, upper = lower * roots, upper * roots
         unit = result.freedom * 0.5 * sum(result.dispersion)
         return cls(kind, lower, upper, result.cooks_distance, result.leverage, unit, names)
 
@@ -121,7 +124,7 @@ class DeletionDisplay:
                 ax.annotate(str(row), (x[row], y[row]), xytext=(4, 4), textcoords="offset points", fontsize=9)
 
     def _leverage(self, ax: Any) -> None:
-        residuals, known = _middles(self.lower, self.upper), np.isfinite(self.cooks_distance)
+        residuals, known = middle((self.lower, self.upper)), np.isfinite(self.cooks_distance)
         high = known & (self.cooks_distance > self._threshold)
         largest = max(float(np.max(self.cooks_distance, where=known, initial=0.0)), 1e-300)
         least = 3.0 if residuals.size >= SMALL_MARKS_FROM else 10.0
@@ -146,7 +149,7 @@ class DeletionDisplay:
 
     def _contours(self, ax: Any, residuals: Array) -> None:
         """Where rows of given Cook's distances lie under the squared loss: ``r^2 h / (p phi)``, ``r`` the residual without the row."""
-        right = ax.get_xlim()[1]
+        right = min(ax.get_xlim()[1], 1.02)
         grid = np.linspace(1e-3 * right, right, 400)
         most = 1.15 * float(np.abs(residuals).max(initial=0.0)) or 1.0
         for level in (self._threshold, *CONTOURS):
@@ -185,7 +188,7 @@ class DeletionDisplay:
 
     def _dfbetas(self, ax: Any) -> None:
         n_rows, n_shown = self.lower.shape
-        values, cut, many = _middles(self.lower, self.upper), 2.0 / np.sqrt(n_rows), n_rows >= SMALL_MARKS_FROM
+        values, cut, many = middle((self.lower, self.upper)), 2.0 / np.sqrt(n_rows), n_rows >= SMALL_MARKS_FROM
         if n_shown == 1:
             places = np.arange(n_rows, dtype=np.float64)[:, None]
             ax.vlines(
@@ -218,22 +221,8 @@ class DeletionDisplay:
         ax.legend(loc="best", frameon=False)
 
 
-def _middles(lower: Array, upper: Array) -> Array:
-    """The middles of intervals; not a number where one is infinite."""
-    known = np.isfinite(lower) & np.isfinite(upper)
-    return np.where(known, 0.5 * np.where(known, lower, 0.0) + 0.5 * np.where(known, upper, 0.0), np.nan)
-
-
-def _place(names: list[str], column: str | int) -> int:
-    if isinstance(column, str) and column in names:
-        return names.index(column)
-    if isinstance(column, int | np.integer) and 0 <= column < len(names):
-        return int(column)
-    raise ValueError(f"column must be one of {', '.join(names)}, or its place; got {column!r}.")
-
-
 def _rows_that_move_most(lower: Array, upper: Array) -> Any:
     """The coefficients that move most, in their own order."""
-    middle = _middles(lower, upper)
-    largest = np.max(np.abs(middle), axis=0, where=np.isfinite(middle), initial=0.0)
+    moves = np.abs(middle((lower, upper)))
+    largest = np.max(moves, axis=0, where=np.isfinite(moves), initial=0.0)
     return np.sort(np.argsort(-largest, kind="stable")[:MOST_COEFS])
