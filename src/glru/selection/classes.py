@@ -141,10 +141,9 @@ class ClassJudge(Judge):
         if self.method == "naive":
             guess = self.rows.sum_at(self.model.train(problem, point).point, chosen)
             return Value(guess, guess, "training", guess)
-        if move.add:
-            added = self._step_on(problem, point, chosen, goal)
-            if added is not None:
-                return added
+        stepped = self._step_on(problem, point, chosen, goal)
+        if stepped is not None:
+            return stepped
         value, _, _ = self._narrow(ClassEllipsoid.at(problem, self.model.train(problem, point).point), chosen, goal)
         return Value(value.lower, value.upper, "training", value.guess)
 
