@@ -139,7 +139,9 @@ def test_a_misspelt_value_or_name_is_answered_by_the_right_one():
 
 def test_data_in_the_place_of_a_change_is_named_in_one_line():
     X, y = np.zeros((50, 3)), np.arange(50) % 2
-    with pytest.raises(TypeError, match=r"^change must be a glru change such as glru.RemoveRows.*X=X, y=y\).$") as found:
+    with pytest.raises(
+        TypeError, match=r"^change must be a glru change such as glru.RemoveRows.*X=X, y=y\).$"
+    ) as found:
         glru.after(glru.GLRUClassifier(), X, y)
     assert len(str(found.value)) < 250
 

@@ -201,6 +201,16 @@ def test_short_attack_on_deletions(seeds):
     assert sum(report.decisions.values()) > 50
 
 
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_nothing_is_claimed_where_the_hessian_is_not_known(loss):
+    result = glru.influence(problem_of((loss, 0.0)))
+    known = {name: result.measure_bounds(name) for name in ("cooks_distance", "leverage", "dffits")}
+    result.__dict__["_theta"] = np.inf
+    for name, (lower, upper) in known.items():
+        low, high = result.measure_bounds(name)
+        assert np.all((low <= lower) & (upper <= high)), name
+
+
 def test_least_squares_has_the_textbook_values():
     """Closed forms of linear regression: Cook's distance, DFFITS, leverages, residuals without the row."""
     problem = problem_of(("squared", 0.0))

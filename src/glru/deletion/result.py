@@ -391,13 +391,14 @@ class Influence(HeldOutScores):
 
     def _cooks_distance(self, rows: slice) -> Bounds:
         lower, upper = around(self._deletions.lengths[rows], self._slack(rows))
-        lower, upper = np.maximum(lower, 0.0) * (1.0 - self._theta), upper * (1.0 + self._theta)
         (low, high), (least, most) = self._freedom, self._unit
-        # One factor for all rows, each end rounded outward; squares may underflow: the next number is at least what they would be.
-        lower, upper = lower / most * (1.0 - FEW), upper / least * (1.0 + FEW)
-        upper = np.square(upper) / low * (1.0 + 4.0 * FEW)
-        lower, upper = np.square(lower) / high * (1.0 - 4.0 * FEW), np.nextafter(upper, np.inf)
-        return np.nan_to_num(np.maximum(lower, 0.0)), np.where(np.isnan(upper), np.inf, upper)
+        # One factor for all rows, each end rounded outward. Where the factor is not known, an end is negative or not a number.
+        lower = lower * (1.0 - self._theta) / most * (1.0 - FEW)
+        upper = upper * (1.0 + self._theta) / least * (1.0 + FEW)
+        lower = np.square(np.where(lower > 0.0, lower, 0.0)) / high * (1.0 - 4.0 * FEW)
+        # A square may underflow: the next number is at least what it would be.
+        upper = np.nextafter(np.square(upper) / low * (1.0 + 4.0 * FEW), np.inf)
+        return np.where(np.isfinite(lower), lower, 0.0), np.where(np.isnan(upper), np.inf, upper)
 
     def _leverage(self, rows: slice) -> Bounds:
         problem, reference = self.problem, self._deletions.reference
@@ -413,7 +414,7 @@ class Influence(HeldOutScores):
         drift = np.expm1((problem.loss.self_concordance or 0.0) * moves) + LOSS_UNITS + weight_slack(problem)
         lower, upper = np.square(lower) * (1.0 - drift), np.nextafter(np.square(upper) * (1.0 + drift), np.inf)
         # Without a proof a leverage is a number between 0 and 1 all the same.
-        return np.maximum(np.nan_to_num(lower), 0.0), np.where(upper < 1.0, upper, 1.0)
+        return np.where((lower > 0.0) & (lower <= 1.0), lower, 0.0), np.where(upper < 1.0, upper, 1.0)
 
     def _score_change(self, rows: slice) -> Bounds:
         return negate(
@@ -599,9 +600,7 @@ class Influence(HeldOutScores):
             return self.coef_names.index(column)
         if is_whole(column) and 0 <= column < len(self.coef_names):
             return int(column)
-        raise ValueError(
-            f"'dfbetas' needs a column, one of {', '.join(self.coef_names)} or its place; got {column!r}."
-        )
+        raise ValueError(f"'dfbetas' needs a column, one of {', '.join(self.coef_names)} or its place; got {column!r}.")
 
     def _sizes(self, by: str, place: int | None) -> Bounds:
         """Bounds of the absolute values of a quantity."""
