@@ -66,6 +66,9 @@ STEPS_TOGETHER = 8
 TRAINING_PRODUCTS = 40.0
 """Products with X and its transpose that a training from the old optimum takes, certificates included."""
 
+CARRIED_PRODUCTS = 4.0
+"""Products with X that the carried bound costs about as much as."""
+
 CENTRED_PRODUCTS = 400.0
 """The carried bound with an intercept, which leaves more rows open than leverages do, is asked first where these cost this many products."""
 
@@ -145,15 +148,18 @@ class SingleRemovals(OneScore):
         return CENTRED_PRODUCTS * problem.matrix.product_cost < leverage_cost(problem, problem.n_rows)
 
     def carries_first(self) -> bool:
-        """Whether the carried bound is cheaper than the local step."""
-        problem = self.problem
-        # Of a quadratic loss the local step is exact.
-        small = problem.n_rows * problem.n_columns < SMALL_MATRIX or problem.loss.self_concordance == 0.0
-        return (self.has_carried() and not (small and self.has_local())) or self.has_centred()
+        """Whether the carried bound is cheaper than the local step, or than the leverages of wide data."""
+        problem, cost = self.problem, CARRIED_PRODUCTS * self.problem.matrix.product_cost
+        if self.has_local():
+            # Of a quadratic loss the local step is exact.
+            large = problem.n_rows * problem.n_columns >= SMALL_MATRIX and problem.loss.self_concordance != 0.0
+        else:
+            large = not self.has_wide() or cost < leverage_cost(problem, problem.n_rows) - problem.matrix.gram_cost
+        return (self.has_carried() and large) or self.has_centred()
 
     def carries_later(self) -> bool:
         """Whether the carried bound comes after the local step."""
-        return self.has_carried() and not self.carries_first()
+        return self.has_carried() and self.has_local() and not self.carries_first()
 
     def has_support(self) -> bool:
         """Whether the penalty has absolute values, and removals are smooth on the columns in use."""
