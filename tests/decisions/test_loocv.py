@@ -544,7 +544,7 @@ def test_repr(small, line):
     assert lines[0] == "LOOCVResult(certified, 30 rows)"
     assert lines[1].split() == ["errors", str(glru.loocv(small[0]).n_errors)]
     assert [name.split()[0] for name in lines[2:4]] == ["accuracy", "log"]
-    assert lines[4].startswith("  decided by   carry ")
+    assert lines[4].startswith("  decided by   local ")
     assert lines[5].split() == ["trainings", "0", "of", "30"]
     assert [line.split()[0] for line in lines[6:]] == ["widths", "seconds"]
     regression = glru.loocv(line[0])
@@ -706,6 +706,18 @@ def test_metrics_of_a_default_call_have_four_digits(shape, fit_intercept):
     assert np.array_equal(result.labels, labels.labels)
     assert np.all(result.score_lower >= labels.score_lower) and np.all(result.score_upper <= labels.score_upper)
     assert_proven(result, *held_out(solution))
+
+
+def test_rows_without_entries_are_ties():
+    """Without an intercept their scores are exactly zero under every model; those of tiny rows, whose squares underflow, are not."""
+    random = np.random.default_rng(3)
+    X = random.normal(size=(60, 4))
+    y = np.where(X[:, 0] + random.logistic(size=60) > 0.0, 1, -1)
+    X[::3], X[1] = 0.0, 1e-200
+    result = glru.loocv(glru.Problem(X, y, penalty=glru.L2(0.1)), width="labels")
+    assert np.all(result.score_lower[::3] == 0.0) and np.all(result.score_upper[::3] == 0.0)
+    assert result.score_lower[1] < result.score_upper[1]
+    assert result.n_trainings == 0 and result.decided_by["local"] >= 20
 
 
 def test_narrowing_ends_where_it_would_cost_too_much(monkeypatch):

@@ -157,10 +157,6 @@ class SingleRemovals(OneScore):
             large = not self.has_wide() or cost < leverage_cost(problem, problem.n_rows) - problem.matrix.gram_cost
         return (self.has_carried() and large) or self.has_centred()
 
-    def carries_later(self) -> bool:
-        """Whether the carried bound comes after the local step."""
-        return self.has_carried() and self.has_local() and not self.carries_first()
-
     def has_support(self) -> bool:
         """Whether the penalty has absolute values, and removals are smooth on the columns in use."""
         return has_support(self.problem) and self.run.uniform and self.run.bound in ("auto", "local")
@@ -226,6 +222,12 @@ class SingleRemovals(OneScore):
                 found = intersect((bounds[0][left], bounds[1][left]), sharper(family, rows[mine][left]))
                 bounds[0][left], bounds[1][left] = found
             lower[mine], upper[mine] = bounds
+        if not self.problem.fit_intercept:
+            # Under every model: a tie, which no interval with rounding in it shows. Squares of norms may underflow.
+            empty = np.flatnonzero(self.problem.squared_row_norms[rows] == 0.0)
+            sizes = self.problem.matrix[rows[empty]].absolute_product(np.ones(self.problem.n_columns))
+            empty = empty[to_host(sizes) == 0.0]
+            lower[empty] = upper[empty] = 0.0
         return lower, upper
 
     def _second_order(self, family: LocalRows, rows: Rows) -> Bounds:
@@ -443,7 +445,6 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             SingleRemovals.local,
             tightens=True,
         ),
-        replace(CARRY, applies=SingleRemovals.carries_later, work=SingleRemovals.midpoint),
         Step(
             "newton",
             "as the local step; a product with X for each step",

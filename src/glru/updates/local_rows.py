@@ -607,6 +607,8 @@ class LocalRows:
     @cached_property
     def _every(self) -> Removals:
         """The removals of all rows, which are in memory; some at a time, whose arrays stay in the cache and whose memory is used again."""
+        if self.problem.n_rows <= PREPARED_ROWS:
+            return self.base.prepare(self.problem, self._values, self._errors)
         found = np.empty((len(fields(Removals)), self.problem.n_rows))
         for start in range(0, self.problem.n_rows, PREPARED_ROWS):
             here = slice(start, start + PREPARED_ROWS)
