@@ -157,9 +157,9 @@ class LeaveOneOutJudge(Judge):
         size = n_columns + self.model.whole.fit_intercept
         return self._is_local and 0 < size <= MOST_COLUMNS * self.n_rows and n_sets * size**2 <= MOST_ENTRIES
 
-    def _hold_out(self, columns: Places, starts: Array) -> HeldOutSets:
+    def _hold_out(self, columns: Places) -> HeldOutSets:
         """The rows of the models of some sets of columns, from the present model."""
-        rows = SubsetRows(self._family, columns, starts, factor_range(self.model.whole)[0])
+        rows = SubsetRows(self._family, columns, self.model.pack_sets(columns), factor_range(self.model.whole)[0])
         return HeldOutSets(rows, self.model.whole.y, self.criterion)
 
     @cached_property
@@ -171,8 +171,7 @@ class LeaveOneOutJudge(Judge):
         """The rows of the present model, and its place among the sets."""
         if not self._has_sets(1, self.model.chosen.size):
             return None
-        start = self.model.near.packed(self.model.whole.fit_intercept)
-        return self._hold_out(self.model.chosen[None], start[None]), 0
+        return self._hold_out(self.model.chosen[None]), 0
 
     def value(self, thorough: bool = False) -> Value:
         if self._present is None:
@@ -213,7 +212,7 @@ class LeaveOneOutJudge(Judge):
             budget.check()
             mine = [moves[int(k)] for k in here]
             columns = np.array([move.apply(self.model.chosen) for move in mine])
-            held_out = self._hold_out(columns, self._starts(columns, mine))
+            held_out = self._hold_out(columns)
             self._found.update({move: (held_out, place) for place, move in enumerate(mine)})
             groups.append((here, held_out))
             guesses = held_out.guesses().sum(axis=1)
@@ -248,26 +247,6 @@ class LeaveOneOutJudge(Judge):
                 return
             contest.settle(places[sets], *held_out.sums(sets))
             guesses[sets] = held_out.guesses(sets).sum(axis=1)
-
-    def _starts(self, columns: Places, moves: Sequence[Move]) -> Array:
-        """Models after moves to begin with: Newton steps with the Hessian of the present model, where columns leave it."""
-        whole, near, chosen = self.model.whole, self.model.near, self.model.chosen
-        coef, shifts = np.zeros((len(moves), whole.n_columns)), np.full(len(moves), near.intercept)
-        coef[:, chosen] = near.coef
-        if self._present is not None:
-            rows, place = self._present[0].rows, self._present[1]
-            factor = rows.inverse[place] * rows.scales[place][:, None]
-            inverse = factor @ factor.T
-            for k, move in enumerate(moves):
-                if not move.add:
-                    gone = np.searchsorted(chosen, move.columns)
-                    with np.errstate(all="ignore"):
-                        steps = -inverse[:, gone] @ np.linalg.lstsq(inverse[np.ix_(gone, gone)], near.coef[gone])[0]
-                    if np.all(np.isfinite(steps)):
-                        coef[k, chosen] += steps[: chosen.size]
-                        shifts[k] += steps[chosen.size] if whole.fit_intercept else 0.0
-        starts = np.take_along_axis(coef, columns, axis=1)
-        return np.column_stack([starts, shifts]) if whole.fit_intercept else starts
 
     def refine(self, move: Move, goal: Goal) -> Value:
         if move in self._found:

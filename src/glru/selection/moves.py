@@ -206,6 +206,17 @@ class Model:
         dual = None if problem.loss.several else feasible_dual(problem, self.solution.dual)
         return problem, Point(coef[..., chosen], self.solution.intercept, dual)
 
+    def pack_sets(self, columns: Columns) -> Array:
+        """The model as a start for models of other sets of columns, one per row, the intercept last."""
+        coef = np.zeros(self.whole.n_columns)
+        coef[self.chosen] = self.near.coef
+        starts = coef[columns]
+        return (
+            np.column_stack([starts, np.full(len(columns), self.near.intercept)])
+            if self.whole.fit_intercept
+            else starts
+        )
+
     def after(self, move: Move, start: Point | Callable[[], Point]) -> "Model":
         """The model after a move, trained from a candidate."""
         return Model(self.whole, move.apply(self.chosen), self.tol, start, self.budget)
@@ -364,13 +375,8 @@ class ColumnFamilies(Screening):
         """Bounds after moves to models of as many columns, from the present model; the models are kept."""
         model = self.model
         self._subsets = self._subsets or SubsetModels(model.whole, self.X)
-        near, whole = model.near, np.zeros(model.whole.n_columns)
-        whole[model.chosen] = near.coef
         columns = np.array([move.apply(model.chosen) for move in moves]).reshape(len(moves), -1)
-        starts = whole[columns]
-        if model.whole.fit_intercept:
-            starts = np.column_stack([starts, np.full(len(moves), near.intercept)])
-        lower, upper, models = self._subsets.bounds(columns, starts, decided)
+        lower, upper, models = self._subsets.bounds(columns, model.pack_sets(columns), decided)
         size = columns.shape[1]
         for move, found in zip(moves, models, strict=True):
             self._found[move] = Point(found[:size], float(found[size]) if model.whole.fit_intercept else 0.0)

@@ -31,17 +31,11 @@ BASE_STEPS = 3
 SHARED_STEPS, OWN_STEPS = 24, 20
 """Steps of a pair with the Hessian of its set, and with its own."""
 
-FOLLOWED = (*FOLLOWED_MOVES, 6.0, 15.0)
-"""Moves of scores up to which curvatures are followed; the largest serve pairs with tiny gradients."""
-
 TOO_FAR = 0.3
 """A step goes too far where the slope of the objective along it has changed its sign and is more than this share of what it was."""
 
 SLOW_CONTRACTION = 0.9
 """Where a step leaves more than this share of the gradient, the next ones are made with a Hessian of the pair's own."""
-
-MOST_DECREMENT = 0.1
-"""Where the steps of most pairs are longer than this in their metric, no certificate is made yet."""
 
 SCORES_TOGETHER = 200_000
 """Scores of pairs that are worked on together, about, so that these stay in the cache."""
@@ -238,22 +232,17 @@ class SubsetRows:
             A, weights = self.X[places], np.tile(family.weights, (here.size, 1))
             weights[np.arange(here.size), rows[here]] = 0.0
             queries = self.X[places, rows[here][:, None]][:, :, None]
-            for k in range(OWN_STEPS):
+            for _ in range(OWN_STEPS):
                 step = Step(family, A, models[here], self.strengths[places], weights)
-                far = _lengths(step.solved) > MOST_DECREMENT
-                going = np.ones(here.size, dtype=bool)
-                # A certificate costs about as much as a step.
-                if np.count_nonzero(far) < 0.5 * here.size or k + 1 == OWN_STEPS:
-                    nu, (low, high) = step.bounds(queries)
-                    self.take(sets[here], rows[here], step.scores[np.arange(here.size), rows[here]], (low[0], high[0]))
-                    # A gradient that no longer shrinks is rounding, where steps have been small before.
-                    going = self._is_open(sets[here], rows[here], width[here], signs)
-                    going &= ~((nu >= 0.5 * best) & (best < 1e-4))
-                    best = np.minimum(nu, best)
+                nu, (low, high) = step.bounds(queries)
+                self.take(sets[here], rows[here], step.scores[np.arange(here.size), rows[here]], (low[0], high[0]))
+                # A gradient that no longer shrinks is rounding, where steps have been small before.
+                going = self._is_open(sets[here], rows[here], width[here], signs)
+                going &= ~((nu >= 0.5 * best) & (best < 1e-4))
                 if not going.any():
                     break
                 models[here] = step.moved
-                here, best, places = here[going], best[going], places[going]
+                here, best, places = here[going], np.minimum(nu, best)[going], places[going]
                 A, weights, queries = A[going], weights[going], queries[going]
 
 
@@ -314,7 +303,7 @@ class Pairs:
         if far.size:
             # The row itself does not count twice.
             shares, further = family.shares[sets[far]], away[far]
-            ways = [(most + off[far], np.einsum("pn,pn->p", shares, further > most)) for most in FOLLOWED]
+            ways = [(most + off[far], np.einsum("pn,pn->p", shares, further > most)) for most in FOLLOWED_MOVES]
             radius[far] = np.fmin(radius[far], self._radii(far, nu[far], ways))
         centers, own_norms = scores[each, rows], family.norms[sets, rows]
         half = own_norms * radius + errors * family.lengths[rows]
