@@ -30,7 +30,14 @@ from glru.model_selection.loocv import leave_one_out, start_run
 from glru.model_selection.splits import split_rows
 from glru.penalties import Penalty
 from glru.problem import Point, Problem
-from glru.refine import certified_bounds, follows_rows, grid_bounds, newton_ellipsoids, row_ellipsoids
+from glru.refine import (
+    certified_bounds,
+    follows_rows,
+    grid_bounds,
+    newton_ellipsoids,
+    quadratic_hessians,
+    row_ellipsoids,
+)
 from glru.regions import DualBox, LocalEllipsoid, PrimalBall, has_local, regions_of, score_bounds
 from glru.regions.classes import ClassBall, ClassEllipsoid, widen_queries
 from glru.regions.gap import centers, linear_range
@@ -53,7 +60,7 @@ from glru.solution import Solution
 from glru.solvers import api as solvers
 from glru.solvers import train
 from glru.solvers.newton import Stop, newton, sample_of, step_length
-from glru.sums import Floor, dual_gap, expand, score_errors_of_rows, sum_closely, whole_gradient
+from glru.sums import Floor, dual_gap, expand, loss_hessian, score_errors_of_rows, sum_closely, whole_gradient
 from glru.updates import carried_point, kink_rows, local_rows, newton_candidate, row_models, wide_rows
 from glru.updates.ascent_rows import AscentRows, has_ascent
 from glru.updates.carried_rows import (
@@ -244,6 +251,7 @@ __all__ = [
     "linalg",
     "linear_range",
     "local_rows",
+    "loss_hessian",
     "loss_terms",
     "metrics",
     "moves",
@@ -253,6 +261,7 @@ __all__ = [
     "outward",
     "penalty_terms",
     "predicted",
+    "quadratic_hessians",
     "quick_loss_terms",
     "rank",
     "refine",

@@ -665,7 +665,7 @@ def fold_bounds(
             yield _class_fold(fold, test, start, width, budget, aim)
         return
     if problem.in_memory and _is_quadratic(problem) and not has_folds(problem):
-        hessians = _quadratic_hessians(problem, folds, tests)
+        hessians = quadratic_hessians(problem, folds, tests)
         for fold, test, hessian in zip(folds, tests, hessians, strict=True):
             yield single_fold_bounds(problem, zero_point(problem), None, fold, test, width, budget, aim, hessian)
         return
@@ -697,7 +697,7 @@ def _is_quadratic(problem: Problem) -> bool:
     return problem.loss.self_concordance == 0.0 and has_local(problem) and not uses_rows(problem)
 
 
-def _quadratic_hessians(problem: Problem, folds: Sequence[Problem], tests: Sequence[Rows]) -> Sequence[Any]:
+def quadratic_hessians(problem: Problem, folds: Sequence[Problem], tests: Sequence[Rows]) -> Sequence[Any]:
     """The losses' Hessians of folds with a quadratic loss, which cost as much as one; None for each where folds weigh rows differently."""
     blocks = split_blocks(problem, folds, tests) if problem.arrays.stable else None
     if blocks is None:

@@ -487,8 +487,8 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.folds:Folds.prove", inside(local_radius=scaled(1e-3)), FOLDS
     ),
     "curvatures-of-folds-that-do-not-move": Mutant("glru.updates.folds:Folds.exponents", scaled(0.0), FOLDS),
-    "hessian-of-all-rows-taken-for-that-of-a-fold": Mutant(
-        "glru.refine:_quadratic_hessians", result(lambda found: [100.0 * hessian for hessian in found]), FOLDS
+    "hundred-times-the-hessians-of-folds": Mutant(
+        "glru.refine:quadratic_hessians", result(lambda found: [100.0 * hessian for hessian in found]), FOLDS
     ),
     "tenth-of-the-radius-of-chord-steps": Mutant(
         "glru.updates.chord_folds:ChordFolds._prove", inside(step_radii=scaled(0.1)), FOLDS

@@ -16,7 +16,19 @@ from sklearn.model_selection import (
 import glru
 from tests.cases import LOSSES, PENALTIES, each, make
 from tests.certificates import exact, truth
-from tests.core import ChordFolds, FoldRows, Folds, Products, grid_bounds, has_chords, has_folds, split_rows, step_radii
+from tests.core import (
+    ChordFolds,
+    FoldRows,
+    Folds,
+    Products,
+    grid_bounds,
+    has_chords,
+    has_folds,
+    loss_hessian,
+    quadratic_hessians,
+    split_rows,
+    step_radii,
+)
 from tests.decisions.retraining import assert_inside, scores_after
 
 N = 24
@@ -307,6 +319,13 @@ def test_folds_of_least_squares_with_many_columns(fit_intercept):
     options = {"loss": glru.Squared(), "penalty": glru.L2(1e-3), "fit_intercept": fit_intercept}
     problem = glru.Problem(X, rng.normal(size=300), sample_weight=rng.uniform(0.5, 2.0, 300), **options)
     assert not has_folds(problem)
+    tests = [test for _, test in KFold(3).split(X)]
+    folds = [
+        problem.derive(sample_weight=np.where(np.isin(np.arange(300), t), 0.0, problem.sample_weight)) for t in tests
+    ]
+    for fold, hessian in zip(folds, quadratic_hessians(problem, folds, tests), strict=True):
+        scale = np.sqrt(np.diagonal(hessian))
+        assert np.all(np.abs(np.triu(hessian - loss_hessian(fold, fold.weights))) <= 1e-13 * scale * scale[:, None])
     result = glru.cross_val_predict(problem, cv=KFold(3), width=1e-8)
     ones = np.ones((300, int(fit_intercept)))
     data, strengths = np.hstack([X, ones]).astype(np.longdouble), np.append(np.full(110, 1e-3), 0.0 * ones[0])
