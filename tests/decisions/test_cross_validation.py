@@ -221,6 +221,24 @@ def test_bounds_of_folds_far_from_their_models(kind, fit_intercept):
     assert proven
 
 
+def test_curvatures_of_folds_that_were_taken_far_away():
+    """A rare class, and curvatures of the model zero: these are ten times as large as at the optimum, where the intercept is all that moves."""
+    rng = np.random.default_rng(0)
+    X, y = 1e-3 * rng.normal(size=(40, 2)), np.arange(40) == 7
+    problem = glru.Problem(X, y, penalty=glru.L2(1.0), fit_intercept=True)
+    folds, columns = Folds(problem, [problem]), np.arange(1)
+    best = glru.solve(problem, tol=1e-13)
+    model = folds.pack(np.append(best.coef, best.intercept)[:, None])
+    zero = np.zeros((40, 1))
+    reference = folds.reference(zero, folds.weigh_curvatures(zero, columns))
+    for distance in (1e-6, 1e-4, 1e-2):
+        place = folds.at(model + np.array([0.0, 0.0, distance])[:, None], columns)
+        radii, exponents = (f(place, columns, reference) for f in (folds.radii, folds.exponents))
+        lower, upper = folds.penalty_bounds(place, radii, exponents, np.arange(40), np.zeros(40, dtype=int))
+        assert np.all((lower <= best.scores) & (best.scores <= upper))
+        assert np.all(np.isfinite(upper)) or distance > 1e-4
+
+
 @pytest.mark.parametrize("kind", ["units", "separable", "huge row", "duplicates", "strengths", "shifted", "plain"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_chord_steps_against_exact_folds(kind, fit_intercept):
