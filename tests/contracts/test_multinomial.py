@@ -69,8 +69,8 @@ def test_what_is_no_such_problem_is_refused(make, match):
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"method": "glru"}, "method='certified' or 'naive'"),
-        ({"bound": "primal"}, "bound='auto' or 'local'"),
+        ({"method": "glru"}, "method must be 'certified' or 'naive'"),
+        ({"bound": "primal"}, "bound 'auto' or 'local'"),
     ],
 )
 def test_options_of_leave_one_out_that_are_for_one_score(options, match):

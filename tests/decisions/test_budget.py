@@ -242,7 +242,7 @@ def test_a_search_ends_in_its_first_training_or_judgement(judge, until, monkeypa
     monkeypatch.setattr(_budget.time, "monotonic", lambda: now[0])
     owner, name = (moves, "train") if until == "training" else (ValidationJudge, "value")
     if until == "judging" and judge.startswith("leave-one-out"):
-        owner, name = (judges.HeldOutRows, "narrow") if judge == "leave-one-out" else (judges, "leave_one_out")
+        owner, name = (judges.HeldOutSets, "narrow") if judge == "leave-one-out" else (judges, "leave_one_out")
     slow = getattr(owner, name)
 
     def last(*arguments, **named):
