@@ -97,6 +97,7 @@ from glru.updates.columns.one_step import least_radius, row_norm_cuts
 from glru.updates.columns.wide import Steps
 from glru.updates.folds import Folds, Products, has_folds
 from glru.updates.gradients import conjugate_gradients
+from glru.updates.group_rows import GroupRows
 from glru.updates.kink_rows import KinkRows, has_kinks
 from glru.updates.local_rows import LocalRows, RowCandidates, RowRemovals, has_local_rows, has_piece_rows
 from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
@@ -136,6 +137,7 @@ __all__ = [
     "FoldsJudge",
     "Freedom",
     "Goal",
+    "GroupRows",
     "HostArrays",
     "Judge",
     "KinkRows",

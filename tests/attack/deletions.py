@@ -11,7 +11,7 @@ import glru
 from glru.verify.retraining import retrain
 from tests.attack.cases import DIGITS, Answer, quiet
 from tests.attack.generators import LOG_LINK, hostile_problem, problem_with_far_rows, unscaled_problem
-from tests.core import LocalRows
+from tests.core import GroupRows
 
 SMOOTH = (*3 * (glru.Logistic(), glru.Squared()), *2 * (glru.Logistic(), glru.Huber(0.5)), *LOG_LINK)
 
@@ -108,9 +108,9 @@ class Truth:
 def closed_forms_of_few(random: np.random.Generator) -> Iterator[None]:
     """Half of the time, the stages that are worth their overhead on many rows or groups only."""
 
-    def has_second_order(family: Any, n_rows: int) -> bool:
-        known = family.problem.loss.fourth_constant is not None and family.factors[0] == family.factors[1]
-        return known and family.usable and not family.problem.matrix.is_thin
+    def knows_second_order(groups: Any) -> bool:
+        plain = groups.family.base.constant > 0.0 and bool(np.all(groups.factors == 1.0))
+        return plain and groups.family.knows_second_order
 
     if random.random() < 0.5:
         yield
@@ -118,7 +118,7 @@ def closed_forms_of_few(random: np.random.Generator) -> Iterator[None]:
     with (
         patch("glru.deletion.deletions.MANY_ROWS", -1),
         patch("glru.deletion.deletions.WORTH_A_STAGE", -1.0),
-        patch.object(LocalRows, "has_second_order", has_second_order),
+        patch.object(GroupRows, "has_second_order", property(knows_second_order)),
     ):
         yield
 

@@ -111,7 +111,10 @@ class GroupRows:
     def has_second_order(self) -> bool:
         """Whether :meth:`second_order` applies, and is expected to be cheaper than a pass for all groups."""
         plain = self.family.base.constant > 0.0 and bool(np.all(self.factors == 1.0))
-        return plain and self.family.has_second_order(self.factors.size)
+        size = self.family.base.metric.size
+        # Few groups are large ones, whose moves are too far for second order.
+        many = self.factors.size * (2 * size + 30) > size**2 * (size + 4)
+        return plain and many and self.family.knows_second_order
 
     def second_order(self, groups: Rows, found: Found) -> None:
         """Candidates to second order and their radii, without a pass over the data for each group (:mod:`glru.updates.second_order`)."""
