@@ -73,7 +73,7 @@ PRODUCT_TOLS = (1e-9, 1e-12, 0.0)
 TRAINED_FIRST = 1e-6
 """Relative gap from which on a training that starts where nothing more is provable is asked: that of a training without questions."""
 
-FIRST_QUESTION = 100.0
+FIRST_QUESTION = 1e4
 """A training whose start was not asked about is asked first at this many times that gap."""
 
 SHRINKAGES = (0.3, 0.1, 0.03)

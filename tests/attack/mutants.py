@@ -621,6 +621,9 @@ MUTANTS: dict[str, Mutant] = {
     "hundredth-of-the-gaps-of-paths": Mutant(
         "glru.updates.kink_rows:KinkRows._certified", inside(ball_radius=scaled_argument(0.01)), KINKS
     ),
+    "strengths-of-paths-taken-as-those-of-all-rows": Mutant(
+        "glru.updates.refits:Refits.smallest", result(np.ones_like), KINKS
+    ),
     "intercepts-of-paths-taken-as-exact": Mutant("glru.updates.kink_rows:KinkRows._intercepts", scaled(0.0), KINKS),
     "rows-moved-far-carry-nothing-of-wide-columns": Mutant(
         "glru.updates.columns.wide:Candidates._certificate", inside(lost_shares=scaled(0.0)), COLUMNS

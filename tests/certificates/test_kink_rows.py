@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 import glru
 from glru.verify.retraining import retrain
-from tests.core import KinkRows, has_kinks, removal_factors
+from tests.core import KinkRows, Refits, has_kinks, removal_factors
 
 LOSSES = [glru.Hinge(), glru.SquaredHinge(), glru.SmoothedHinge(0.01), glru.Huber(1.0), glru.Huber(0.01)]
 
@@ -133,6 +135,66 @@ def test_rows_in_different_units_take_no_training(fit_intercept):
     for row in range(0, 120, 24):
         score, doubt = retrain(asked.without(np.array([row])), 40).scores(X[row : row + 1])[0]
         assert result.score_lower[row] - doubt <= score <= result.score_upper[row] + doubt
+
+
+def hinge_refits(asked, least, seed):
+    """Strengths without each row, and without an intercept moved values; the problems that these make, and exact scores of the rows."""
+    random, shape = np.random.default_rng(seed), (asked.n_rows, asked.n_columns)
+    changes = {"strengths": random.uniform(least, 1.1, shape)}
+    if not asked.fit_intercept:
+        changes |= {"filled": random.random(shape) < 0.7, "fills": random.normal(size=shape) * 0.01}
+    refits = Refits(**changes)
+    found = [(row, retrain(refits.described(asked, row), 40)) for row in range(asked.n_rows)]
+    known = [(row, refits.described(asked, row).X[row : row + 1], truth) for row, truth in found if truth is not None]
+    assert len(known) > 0.5 * asked.n_rows
+    return refits, [row for row, _, _ in known], [truth.scores(x)[0] for _, x, truth in known]
+
+
+@pytest.mark.parametrize("shape", [(24, 3), (12, 20)], ids=["tall", "wide"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_strengths_and_values_that_change_without_a_row(shape, fit_intercept, seed):
+    asked = problem(*shape, lam=1.0, fit_intercept=fit_intercept, seed=seed, scaling="sum")
+    refits, rows, exact = hinge_refits(asked, 0.95, seed)
+    lower, upper = KinkRows(glru.solve(asked, tol=1e-10), 1.0, refits).bounds(np.arange(asked.n_rows), never)
+    assert inside(lower[rows], exact, upper[rows])
+    assert np.mean(upper - lower < 1e-3) > 0.6
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("seed", [3, 4, 5])
+def test_poor_candidates_under_other_strengths_have_wide_intervals(fit_intercept, seed):
+    asked = problem(12, 2, lam=1.0, fit_intercept=fit_intercept, seed=seed, scaling="sum")
+    refits, rows, exact = hinge_refits(asked, 0.02, seed)
+    family, random = KinkRows(glru.solve(asked, tol=1e-8), 1.0, refits), np.random.default_rng(seed)
+    for noise in (1e-6, 1e-3, 1e-2, 0.1):
+        found = []
+        for row in rows:
+            near = glru.solve(refits.described(asked, row), tol=1e-10)
+            coefs = near.coef + noise * random.normal(size=2)
+            models = coefs[:, None], np.array([near.intercept]), near.dual[:, None].copy()
+            models[2][row] = 0.0
+            kinks = (near.dual * asked.y > 1e-3) & (near.dual * asked.y < 1.0 - 1e-3)
+            found.append(family._certified(np.array([row]), kinks[:, None], models)[0])
+        lower, upper = (np.concatenate(ends) for ends in zip(*found, strict=True))
+        assert inside(lower, exact, upper)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_linear_svc_behind_a_scaler_has_narrow_scores(loss):
+    """The intercept of LinearSVC is penalised, so that the means that are fitted again move every value."""
+    random = np.random.default_rng(5)
+    X = random.normal(size=(80, 4)) * [1.0, 10.0, 0.1, 3.0] + [5.0, 0.0, 1.0, -2.0]
+    scores = X @ [1.0, 0.1, 3.0, -0.5] + random.normal(size=80)
+    y = (scores > np.median(scores)).astype(int)
+    svc = LinearSVC(loss=loss, tol=1e-10, max_iter=1_000_000)
+    model = make_pipeline(StandardScaler(), svc)
+    result = glru.loocv(model, X, y)
+    assert result.n_trainings == 0 and np.mean(result.score_upper - result.score_lower) < 1e-5
+    for row in range(0, 80, 16):
+        kept = np.arange(80) != row
+        score = model.fit(X[kept], y[kept]).decision_function(X[row : row + 1])[0]
+        assert result.score_lower[row] - 1e-6 <= score <= result.score_upper[row] + 1e-6
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])

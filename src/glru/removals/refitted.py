@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from glru.bounds import Bounds, unbounded
 from glru.cascade import BATCH_STEPS, COARSE, NAIVE, NEAR_FINEST, Cascade, Rows, Step, always, one_by_one, to_train
 from glru.linalg import Array, outward
+from glru.losses import Hinge
 from glru.regions import has_support
 from glru.removals.single import OneScore
 from glru.solution import Solution, solution_at
 from glru.solvers import train
+from glru.updates.kink_rows import KinkRows, has_kinks
 from glru.updates.refits import Refits
 from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
 from glru.updates.row_models import RowModels, has_row_models, has_wide_rows
@@ -96,6 +98,28 @@ class RefittedRemovals(OneScore):
     def refitted(self, rows: Rows) -> Bounds:
         """Newton candidates under preprocessing that is fitted again, and more steps where needed."""
         return self._refitted.bounds(rows, self.run.narrow, BATCH_STEPS)
+
+    def has_paths(self) -> bool:
+        """Whether the loss is the hinge, and nothing but strengths of the penalty changes, and values where there is no intercept."""
+        refits, problem = self.refits, self.problem
+        plain = refits.class_factors is None and not (refits.filled_columns.size and problem.fit_intercept)
+        return (
+            plain
+            and has_kinks(problem)
+            and isinstance(self.problem.loss, Hinge)
+            and self.run.bound in ("auto", "primal")
+        )
+
+    @cached_property
+    def _kinks(self) -> KinkRows:
+        start, refits = self.run.accurate_solution, self.refits
+        if start.problem.scaling == "mean":
+            start, refits = summed(start), refits.summed(start.problem)
+        return KinkRows(start, 1.0, refits)
+
+    def paths(self, rows: Rows) -> Bounds:
+        """Optima of the hinge loss without each row, from its path under the strengths of all rows."""
+        return self._widen(rows, self._kinks.bounds(rows, self.run.enough))
 
     def refine(self, rows: Rows) -> Bounds:
         row = int(rows[0])
@@ -185,6 +209,14 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             RefittedRemovals.has_variants,
             RefittedRemovals.variant_rows,
             RefittedRemovals.refitted_variant,
+            tightens=True,
+        ),
+        Step(
+            "refine",
+            "dense data, the hinge loss, an L2 penalty on every column, no class weights and, with an intercept, no values that are fitted again; a few small systems for each row",
+            RefittedRemovals.has_paths,
+            RefittedRemovals.batch_followed,
+            RefittedRemovals.paths,
             tightens=True,
         ),
         Step(

@@ -29,6 +29,7 @@ from glru.problem import Point, Problem
 from glru.solution import Solution
 from glru.updates.batch import Decided
 from glru.updates.carried_rows import rounded_norms, row_norms, sum_error
+from glru.updates.refits import Refits
 
 Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
@@ -65,6 +66,12 @@ NEGLIGIBLE_MOVE = 1e-8
 
 EXACT_GAP = 1e-12
 """Gap, as a share of the weights, below which a candidate is nearly as good as float64 allows."""
+
+MOST_ROUNDS = 12
+"""Sets of rows at the kink that are tried for a model."""
+
+FREE_SCALE = 1e-2
+"""Strength of an intercept, as a share of what the rows' coefficients have, where the model nearest to another is found."""
 
 SAME_ROW, DUAL_STEPS = 1e-14, 50
 """Share of the trace of a Gram matrix of rows at the kink that is added to its diagonal, for repeated rows; and steps that find their dual variables."""
@@ -431,10 +438,14 @@ class PieceSteps:
 
 @final
 class KinkRows:
-    """The removal of single rows; ``factor``: the one of the rows that are asked about."""
+    """The removal of single rows; ``factor``: the one of the rows that are asked about.
 
-    def __init__(self, solution: Solution, factor: float) -> None:
+    ``refits``: factors of the strengths of the penalty and, without an intercept, moved values without each row. Bounds hold for these as they are stored.
+    """
+
+    def __init__(self, solution: Solution, factor: float, refits: Refits | None = None) -> None:
         self.problem, self.weights = solution.problem, factor * solution.problem.weights
+        self._refits = refits
         self.candidates: dict[int, Point] = {}
         self._solution = solution
         self._known = unbounded(self.problem.n_rows)
@@ -479,51 +490,106 @@ class KinkRows:
         rows, kinks, intercepts = rows[places], kinks[:, places], intercepts[places]
         dual = -problem.loss.project(problem.y[:, None], -dual[:, places])
         dual[rows, np.arange(rows.size)] = 0.0
-        lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
-        coefs = (problem.matrix.T @ (self.weights[:, None] * dual)) / lam[:, None]
+        coefs = self._correlations(rows, self.weights[:, None] * dual) / self._strengths(rows)
         found, gaps = self._certified(rows, kinks, (coefs, intercepts, dual))
-        rough = np.flatnonzero(gaps > EXACT_GAP * float(self.weights.sum()))
-        if isinstance(problem.loss, Hinge) and rough.size:
-            near = self._at_kinks(kinks[:, rough], coefs[:, rough], intercepts[rough], dual[:, rough])
-            more, _ = self._certified(rows[rough], kinks[:, rough], near)
+        rough = np.arange(rows.size if isinstance(problem.loss, Hinge) else 0)
+        for _ in range(MOST_ROUNDS):
+            rough = rough[gaps[rough] > EXACT_GAP * float(self.weights.sum())]
+            if not rough.size:
+                break
+            here = rows[rough]
+            near = self._at_kinks(here, kinks[:, rough], (intercepts[rough], dual[:, rough]))
+            more, gaps[rough] = self._certified(here, kinks[:, rough], near)
             found[0][rough], found[1][rough] = intersect((found[0][rough], found[1][rough]), more)
             coefs[:, rough], intercepts[rough], dual[:, rough] = near
+            kinks[:, rough] = self._find_kinks(here, kinks[:, rough], near)
         lower, upper = self._known
         lower[rows], upper[rows] = intersect((lower[rows], upper[rows]), found)
         for k in np.flatnonzero(~decided(lower[rows], upper[rows])):
             self.candidates[int(rows[k])] = Point(coefs[:, k], float(intercepts[k]), dual[:, k])
 
-    def _at_kinks(self, kinks: Mask, coefs: Array, intercepts: Array, dual: Array) -> tuple[Array, Array, Array]:
-        """The models nearest to some whose rows at the kink have the margin 1, and dual variables of these rows that belong to them.
+    def _strengths(self, rows: Rows) -> Array:
+        """The strengths of the penalty without each of some rows, a column each."""
+        lam = np.broadcast_to(self.problem.penalty.quadratic, (self.problem.n_columns,))[:, None]
+        if self._refits is None or self._refits.strengths is None:
+            return np.broadcast_to(lam, (lam.size, rows.size))
+        return lam * self._refits.strengths[rows].T
+
+    def _fills(self, rows: Rows) -> tuple[Rows, Array, Array]:
+        """The columns with moved values, how far these move without each of some rows, a column each, and which values they are."""
+        if self._refits is None or self._refits.fills is None:
+            return np.empty(0, dtype=np.intp), np.empty((0, rows.size)), np.empty((self.problem.n_rows, 0))
+        columns = self._refits.filled_columns
+        return columns, self._refits.fills[np.ix_(rows, columns)].T, self._refits.mask
+
+    def _scores(self, rows: Rows, coefs: Array) -> Array:
+        """Scores of all rows under models without each of some rows, but for the intercepts."""
+        columns, fills, mask = self._fills(rows)
+        scores: Array = self.problem.matrix @ coefs
+        return scores + mask @ (fills * coefs[columns]) if columns.size else scores
+
+    def _correlations(self, rows: Rows, weighted: Array) -> Array:
+        """Correlations of weighted dual variables with the columns without each of some rows."""
+        columns, fills, mask = self._fills(rows)
+        found: Array = self.problem.matrix.T @ weighted
+        found[columns] += fills * (mask.T @ weighted)
+        return found
+
+    def _find_kinks(self, rows: Rows, before: Mask, models: tuple[Array, Array, Array]) -> Mask:
+        """The rows to take to be at the kink next: those whose dual variables stay between their ends, and others whose margins contradict theirs."""
+        coefs, intercepts, dual = models
+        y = self.problem.y[:, None]
+        slopes, short = y * dual, 1.0 - y * (self._scores(rows, coefs) + intercepts)
+        low, high = slopes <= NEAR_AN_END[0], slopes >= 1.0 - NEAR_AN_END[0]
+        wrong = (low & (short > MISPLACED_BY)) | (high & (short < -MISPLACED_BY))
+        kinks = np.where(before, ~(low | high), wrong) & (self.weights > 0.0)[:, None]
+        kinks[rows, np.arange(rows.size)] = False
+        return kinks
+
+    def _at_kinks(self, left_out: Rows, kinks: Mask, near: tuple[Array, Array]) -> tuple[Array, Array, Array]:
+        """The models nearest to those of some intercepts and dual variables whose rows at the kink have the margin 1, and dual variables of these rows that belong to them.
 
         Margins that are off by rounding weigh in the gap as they are; what mends them weighs by its square. Where rows are repeated, or there are more of them
         than columns, their dual variables are not unique: any that have the right sums will do.
         """
-        problem, n_columns = self.problem, self.problem.n_columns
-        lam = np.broadcast_to(problem.penalty.quadratic, (n_columns,))
-        rows, scales = problem.matrix.dense(), np.sqrt(lam)
+        problem, (intercepts, dual), strengths = self.problem, near, self._strengths(left_out)
+        coefs = self._correlations(left_out, self.weights[:, None] * dual) / strengths
+        rows, scales, n_columns = problem.matrix.dense(), np.sqrt(strengths), problem.n_columns
         if problem.fit_intercept:
-            rows, scales = np.column_stack([rows, np.ones(rows.shape[0])]), np.append(scales, 1.0)
+            rows = np.column_stack([rows, np.ones(rows.shape[0])])
+            # Nearly free: what is nearest is measured in the coefficients.
+            free = FREE_SCALE / np.sqrt(np.mean(np.square(rows[:, :-1]) @ (1.0 / strengths), axis=0))
+            scales = np.vstack([scales, free])
         models = np.vstack([coefs, intercepts])[: rows.shape[1]]
         counts = kinks.sum(axis=0)
         for count in np.unique(counts[counts > 0]):
             members = np.flatnonzero(counts == count)
-            at = np.nonzero(kinks[:, members].T)[1].reshape(members.size, count)
-            inverse = _pseudo_inverse(rows[at] / scales)
+            at, scale = np.nonzero(kinks[:, members].T)[1].reshape(members.size, count), scales[:, members]
+            columns, fills, mask = self._fills(left_out[members])
+            own = rows[at]
+            own[:, :, columns] += mask[at] * fills.T[:, None]
+            inverse = _pseudo_inverse(own / scale.T[:, None])
             for _ in range(2):
-                short = problem.y[at] - (rows[at] @ models[:, members].T[:, :, None])[:, :, 0]
-                models[:, members] += (inverse @ short[:, :, None])[:, :, 0].T / scales[:, None]
-            wanted = np.zeros((scales.size, members.size))
-            wanted[:n_columns] = lam[:, None] * models[:n_columns, members]
+                short = problem.y[at] - (own @ models[:, members].T[:, :, None])[:, :, 0]
+                models[:, members] += (inverse @ short[:, :, None])[:, :, 0].T / scale
+            wanted = strengths[:, members] * models[:n_columns, members]
             for _ in range(DUAL_STEPS):
-                missed = (wanted - rows.T @ (self.weights[:, None] * dual[:, members])) / scales[:, None]
+                weighted = self.weights[:, None] * dual[:, members]
+                missed = np.vstack([wanted - self._correlations(left_out[members], weighted), -weighted.sum(axis=0)])
+                missed = missed[: scale.shape[0]] / scale
                 left = np.square(missed).sum(axis=0) > EXACT_GAP * float(self.weights.sum())
                 if not left.any():
                     break
-                members, at, inverse, wanted = members[left], at[left], inverse[left], wanted[:, left]
+                members, at, inverse, wanted, scale = (
+                    members[left],
+                    at[left],
+                    inverse[left],
+                    wanted[:, left],
+                    scale[:, left],
+                )
                 moved = (missed[:, left].T[:, None] @ inverse)[:, 0] / self.weights[at]
-                own = at, members[:, None]
-                dual[own] = -problem.loss.project(problem.y[at], -dual[own] - moved)
+                here = at, members[:, None]
+                dual[here] = -problem.loss.project(problem.y[at], -dual[here] - moved)
         return models[:n_columns], models[-1] if problem.fit_intercept else intercepts, dual
 
     def _certified(self, rows: Rows, kinks: Mask, models: tuple[Array, Array, Array]) -> tuple[Bounds, Array]:
@@ -532,16 +598,26 @@ class KinkRows:
         coefs, intercepts, dual = models
         dual[entries] = 0.0  # whatever was proposed: the row does not count
         weighted = self.weights[:, None] * dual
-        correlations = X.T @ weighted
-        scores = X @ coefs + intercepts
+        columns, fills, mask = self._fills(rows)
+        correlations, scores = self._correlations(rows, weighted), self._scores(rows, coefs) + intercepts
         # Entry by entry, so that the units of the columns do not matter.
-        errors = gamma(problem.n_columns + 4) * (1.0 + FEW) * (abs(X) @ np.abs(coefs) + np.abs(intercepts)) + TINY
+        sizes = abs(X) @ np.abs(coefs) + mask @ np.abs(fills * coefs[columns]) + np.abs(intercepts)
+        errors = gamma(problem.n_columns + columns.size + 8) * (1.0 + FEW) * sizes + TINY
         spread = np.sqrt(self.weights @ np.square(dual)) * (1.0 + gamma(problem.n_rows + 4))
         moves, moved = self._repairs(rows, weighted, dual)
-        penalty = penalty_sums(problem, self.weights, coefs, correlations, spread, moved)
+        root = np.sqrt(np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))[columns])[:, None]
+        fill_norms = np.linalg.norm(fills / root, axis=0) * (1.0 + FEW)
+        # Sums of weighted dual variables over moved values are rounded, as those over the others are, and so are their products with the moves.
+        rounded = (sum_error(problem.n_rows) + FEW) * np.sqrt(self.weights @ mask)[:, None] * np.abs(fills) / root
+        moved = moved + np.linalg.norm(rounded, axis=0) * spread * (1.0 + FEW)
+        # Norms in the metric of strengths with a factor are at most those in the metric of all rows, divided by the root of the least factor.
+        least, scaled = np.ones(rows.size), coefs
+        if self._refits is not None and self._refits.strengths is not None:
+            least, scaled = self._refits.smallest[rows], self._refits.strengths[rows].T * coefs
+        penalty = penalty_sums(problem, self.weights, scaled, correlations, spread, moved) / least
         gaps = removal_gaps(problem, self.weights, rows, scores, errors, dual, penalty, moves)
-        radii, norms = ball_radius(gaps), self._norms(kinks)
-        half = radii * norms[rows] + errors[entries]
+        radii, norms = ball_radius(gaps) / np.sqrt(least) * (1.0 + FEW), self._norms(kinks)
+        half = radii * (norms[rows] + fill_norms) + errors[entries]
         if problem.fit_intercept:
             half = half + self._intercepts(rows, scores, radii * norms[:, None] + errors, kinks)
         center = scores[entries]
