@@ -438,7 +438,9 @@ MUTANTS: dict[str, Mutant] = {
     "thousandth-of-the-moments": Mutant("glru.updates.moments:SecondMoments.sizes", scaled(1e-3), FAMILIES),
     "third-derivatives-of-the-row-left-out": Mutant(
         "glru.updates.local_rows:LocalRows.second_order",
-        lambda half: lambda self, steps, rows, places, own: half(self, steps, rows, places, 0.0 * own),
+        lambda half: (
+            lambda self, steps, rows, places, own, n_steps: half(self, steps, rows, places, 0.0 * own, n_steps)
+        ),
         FAMILIES,
     ),
     "leverage-ignored-in-the-step": Mutant(
