@@ -137,10 +137,10 @@ def test_rows_in_different_units_take_no_training(fit_intercept):
         assert result.score_lower[row] - doubt <= score <= result.score_upper[row] + doubt
 
 
-def hinge_refits(asked, least, seed):
+def hinge_refits(asked, least, most, seed):
     """Strengths without each row, and without an intercept moved values; the problems that these make, and exact scores of the rows."""
     random, shape = np.random.default_rng(seed), (asked.n_rows, asked.n_columns)
-    changes = {"strengths": random.uniform(least, 1.1, shape)}
+    changes = {"strengths": random.uniform(least, most, shape)}
     if not asked.fit_intercept:
         changes |= {"filled": random.random(shape) < 0.7, "fills": random.normal(size=shape) * 0.01}
     refits = Refits(**changes)
@@ -155,23 +155,24 @@ def hinge_refits(asked, least, seed):
 @pytest.mark.parametrize("seed", [1, 2])
 def test_strengths_and_values_that_change_without_a_row(shape, fit_intercept, seed):
     asked = problem(*shape, lam=1.0, fit_intercept=fit_intercept, seed=seed, scaling="sum")
-    refits, rows, exact = hinge_refits(asked, 0.95, seed)
+    refits, rows, exact = hinge_refits(asked, 0.95, 1.1, seed)
     lower, upper = KinkRows(glru.solve(asked, tol=1e-10), 1.0, refits).bounds(np.arange(asked.n_rows), never)
     assert inside(lower[rows], exact, upper[rows])
     assert np.mean(upper - lower < 1e-3) > 0.6
 
 
-@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize(("lam", "most", "fit_intercept"), [(1.0, 1.1, True), (1.0, 1.1, False), (5e3, 0.05, False)])
 @pytest.mark.parametrize("seed", [3, 4, 5])
-def test_poor_candidates_under_other_strengths_have_wide_intervals(fit_intercept, seed):
-    asked = problem(12, 2, lam=1.0, fit_intercept=fit_intercept, seed=seed, scaling="sum")
-    refits, rows, exact = hinge_refits(asked, 0.02, seed)
+def test_poor_candidates_under_other_strengths_have_wide_intervals(lam, most, fit_intercept, seed):
+    """Under a strong penalty every row is before its kink, and the penalty is all of the gap."""
+    asked = problem(12, 2, lam=lam, fit_intercept=fit_intercept, seed=seed, scaling="sum")
+    refits, rows, exact = hinge_refits(asked, 0.02, most, seed)
     family, random = KinkRows(glru.solve(asked, tol=1e-8), 1.0, refits), np.random.default_rng(seed)
     for noise in (1e-6, 1e-3, 1e-2, 0.1):
         found = []
         for row in rows:
             near = glru.solve(refits.described(asked, row), tol=1e-10)
-            coefs = near.coef + noise * random.normal(size=2)
+            coefs = near.coef + noise * random.choice([-1.0, 1.0]) * asked.X[row]
             models = coefs[:, None], np.array([near.intercept]), near.dual[:, None].copy()
             models[2][row] = 0.0
             kinks = (near.dual * asked.y > 1e-3) & (near.dual * asked.y < 1.0 - 1e-3)
