@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 import glru
 from benchmarks.timing import print_table
-from glru.solution import solution_at
+from glru.solution import make_solution
 
 CASES = [
     ("row, dense", [(10_000, 50), (100_000, 50), (1_000_000, 50)]),
@@ -40,7 +40,7 @@ def first_solution(n: int, d: int, sparse: bool) -> glru.Solution:
     X = matrix(n, d, sparse)
     y = np.where(np.random.default_rng(SEED).random(n) < 0.5, -1.0, 1.0)
     problem = glru.Problem(X, y, penalty=glru.L2(0.1))
-    return solution_at(problem, glru.Point(X.T @ (y / n)), 0, "stopped", "")
+    return make_solution(problem, glru.Point(X.T @ (y / n)), 0, "stopped", "")
 
 
 def times(solutions: list[glru.Solution], by_row: bool) -> list[float]:

@@ -18,7 +18,7 @@ import glru
 from benchmarks.data import folder, load
 from benchmarks.timing import best_time, print_table
 from glru.bounds import is_decided
-from glru.updates.carried_rows import carried_bounds
+from glru.updates.carried_rows import bound_carried
 
 LAMBDAS = range(0, -11, -1)
 TIMED = (0, -5, -10)
@@ -71,7 +71,7 @@ def _paper_setting() -> None:
             _, ours, certified = _timed(X, y, problem.penalty)
             solution = glru.solve(problem)
             # Algorithm 2 trains the rows that the carried bound leaves open.
-            lower, upper = carried_bounds(solution, "primal")
+            lower, upper = bound_carried(solution, "primal")
             trainings = int(np.sum(~is_decided(lower, upper)))
             sample = np.random.default_rng(0).choice(len(y), 20, replace=False)
             naive, agree = _naive(solution, sample, certified)

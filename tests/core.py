@@ -13,17 +13,17 @@ from glru.certificate import (
     score_errors,
     weighted_sum,
 )
-from glru.changes import layout_of
+from glru.changes import read_layout
 from glru.deletion.deletions import Deletions
-from glru.deletion.result import contested_rows, rank
-from glru.duality import feasible_dual, feasible_moves
+from glru.deletion.result import find_contested_rows, rank
+from glru.duality import find_feasible_moves, make_feasible_dual
 from glru.linalg import HOST, UNIT, as_matrix, gamma, is_foreign, kernels, outward, threads, to_host, weighted_norm
 from glru.linalg.arrays import HostArrays
 from glru.linalg.factor import solve_shifted
 from glru.losses import Loss, ProximalHinge
 from glru.metric import columns as metrics
 from glru.metric.classes import ClassMetric
-from glru.metric.columns import DiagonalMetric, OrthogonalMetric, column_metric
+from glru.metric.columns import DiagonalMetric, OrthogonalMetric, make_column_metric
 from glru.metric.rows import RowMetric, RowSide, uses_rows
 from glru.model_selection import checkpoint
 from glru.model_selection.loocv import leave_one_out, start_run
@@ -31,18 +31,18 @@ from glru.model_selection.splits import split_rows
 from glru.penalties import Penalty
 from glru.problem import Point, Problem
 from glru.refine import (
-    certified_bounds,
+    bound_by_certificate,
+    bound_grid,
     follows_rows,
-    grid_bounds,
     newton_ellipsoids,
     quadratic_hessians,
     row_ellipsoids,
 )
-from glru.regions import DualBox, LocalEllipsoid, PrimalBall, has_local, regions_of, score_bounds
+from glru.regions import DualBox, LocalEllipsoid, PrimalBall, has_local, list_regions, score_bounds
 from glru.regions.classes import ClassBall, ClassEllipsoid, widen_queries
 from glru.regions.gap import centers, linear_range
 from glru.regions.local import has_support
-from glru.regions.support import Support, SupportEllipsoid, support_of
+from glru.regions.support import Support, SupportEllipsoid, guess_support
 from glru.removals import blocks as removal_blocks
 from glru.removals.refitted import summed
 from glru.rows import summary
@@ -50,7 +50,7 @@ from glru.selection import left_out as judges
 from glru.selection import moves
 from glru.selection.contest import Contest, Goal, decide
 from glru.selection.criteria import CRITERIA, find_criterion
-from glru.selection.dof import Freedom, bounds_nearby, freedom_at
+from glru.selection.dof import Freedom, bounds_nearby, count_freedom
 from glru.selection.judge import FoldsJudge, Judge, Pending, Screened, ValidationJudge, ValidationRows, Value
 from glru.selection.moves import Model, Move, MoveList
 from glru.sklearn import adapt, translate_change
@@ -60,11 +60,11 @@ from glru.solution import Solution
 from glru.solvers import api as solvers
 from glru.solvers import train
 from glru.solvers.newton import Stop, newton, sample_of, step_length
-from glru.sums import Floor, dual_gap, expand, loss_hessian, score_errors_of_rows, sum_closely, whole_gradient
-from glru.updates import carried_point, kink_rows, local_rows, newton_candidate, row_models, wide_rows
+from glru.sums import Floor, assemble_gradient, dual_gap, expand, loss_hessian, score_errors_of_rows, sum_closely
+from glru.updates import carry_point, find_newton_candidate, kink_rows, local_rows, row_models, wide_rows
 from glru.updates.ascent_rows import AscentRows, has_ascent
 from glru.updates.carried_rows import (
-    carried_bounds,
+    bound_carried,
     carried_of,
     factor_range,
     has_carried,
@@ -72,7 +72,7 @@ from glru.updates.carried_rows import (
     sum_error,
 )
 from glru.updates.carry import carry
-from glru.updates.centred_rows import centred_bounds, has_centred
+from glru.updates.centred_rows import bound_centred, has_centred
 from glru.updates.chord_folds import ChordFolds, FoldRows, has_chords, step_radii
 from glru.updates.class_blocks import ClassBlocks
 from glru.updates.class_rows import ClassCandidates, ClassRows, SingleRows
@@ -105,7 +105,7 @@ from glru.updates.refits import Refits
 from glru.updates.refitted_classes import ClassRefits
 from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
 from glru.updates.row_models import RowModels, has_row_models, has_wide_rows
-from glru.updates.second_order import second_order_bounds
+from glru.updates.second_order import bound_to_second_order
 from glru.updates.support_rows import SupportRows
 from glru.updates.wide_rows import WideRows
 
@@ -189,39 +189,41 @@ __all__ = [
     "_files",
     "adapt",
     "as_matrix",
+    "assemble_gradient",
+    "bound_by_certificate",
+    "bound_carried",
+    "bound_centred",
+    "bound_grid",
+    "bound_to_second_order",
     "bound_value",
     "bounds_nearby",
-    "carried_bounds",
     "carried_columns",
     "carried_of",
-    "carried_point",
     "carry",
+    "carry_point",
     "cascade",
     "centers",
-    "centred_bounds",
-    "certified_bounds",
     "certify",
     "check_target",
     "checkpoint",
     "class_space",
-    "column_metric",
     "concatenate",
     "conjugate_gradients",
-    "contested_rows",
     "coordinates",
     "correlation_range",
+    "count_freedom",
     "decide",
     "dual_gap",
     "duality",
     "expand",
     "factor_range",
-    "feasible_dual",
-    "feasible_moves",
+    "find_contested_rows",
     "find_criterion",
+    "find_feasible_moves",
+    "find_newton_candidate",
     "follows_rows",
-    "freedom_at",
     "gamma",
-    "grid_bounds",
+    "guess_support",
     "has_ascent",
     "has_carried",
     "has_centred",
@@ -247,18 +249,19 @@ __all__ = [
     "judges",
     "kernels",
     "kink_rows",
-    "layout_of",
     "least_radius",
     "leave_one_out",
     "linalg",
     "linear_range",
+    "list_regions",
     "local_rows",
     "loss_hessian",
     "loss_terms",
+    "make_column_metric",
+    "make_feasible_dual",
     "metrics",
     "moves",
     "newton",
-    "newton_candidate",
     "newton_ellipsoids",
     "outward",
     "penalty_terms",
@@ -266,9 +269,9 @@ __all__ = [
     "quadratic_hessians",
     "quick_loss_terms",
     "rank",
+    "read_layout",
     "refine",
     "regions",
-    "regions_of",
     "removal_blocks",
     "removal_factors",
     "row_ellipsoids",
@@ -278,7 +281,6 @@ __all__ = [
     "score_bounds",
     "score_errors",
     "score_errors_of_rows",
-    "second_order_bounds",
     "solve_shifted",
     "solvers",
     "split_rows",
@@ -289,7 +291,6 @@ __all__ = [
     "sum_error",
     "summary",
     "summed",
-    "support_of",
     "threads",
     "to_host",
     "train",
@@ -298,7 +299,6 @@ __all__ = [
     "uses_rows",
     "weighted_norm",
     "weighted_sum",
-    "whole_gradient",
     "wide_rows",
     "widen",
     "widen_queries",

@@ -85,7 +85,7 @@ def as_numeric_vector(raw: NDArray[Any], name: str) -> Array:
     try:
         if raw.dtype.kind in "Mm":
             raise _TemporalError(str(raw.dtype))
-        return _numbers_of(raw) if raw.dtype.kind == "O" else np.array(raw, dtype=np.float64)
+        return _parse_numbers(raw) if raw.dtype.kind == "O" else np.array(raw, dtype=np.float64)
     except _TemporalError as error:
         raise ValueError(f"{name} must be numeric; got {error}. {DATES}") from None
     except (TypeError, ValueError):
@@ -110,7 +110,7 @@ def as_labels(values: Any, length: int) -> tuple[Array, NDArray[Any]]:
         raw = raw[:, 0]
     if raw.shape != (length,):
         raise ValueError(f"y must have one entry per row of X, shape ({length},); got shape {raw.shape}.")
-    classes = classes_of(raw)
+    classes = find_classes(raw)
     require_two(classes)
     return np.where(raw == classes[1], 1.0, -1.0), classes
 
@@ -126,12 +126,12 @@ def as_places(values: Any, length: int) -> tuple[Array, NDArray[Any]]:
     raw = raw[:, 0] if raw.ndim == 2 and raw.shape[1] == 1 else raw
     if raw.shape != (length,):
         raise ValueError(f"y must have one entry per row of X, shape ({length},); got shape {raw.shape}.")
-    classes = classes_of(raw)
+    classes = find_classes(raw)
     require_three(classes)
     return np.searchsorted(classes, raw), classes  # type: ignore[return-value]
 
 
-def classes_of(raw: NDArray[Any], first_row: int = 0) -> NDArray[Any]:
+def find_classes(raw: NDArray[Any], first_row: int = 0) -> NDArray[Any]:
     """The different labels, sorted; ``first_row``: the number of the first one, for messages."""
     missing = _find_nonfinite(raw)
     if missing.size:
@@ -227,7 +227,7 @@ class _TemporalError(TypeError):
     """A date, a time or a duration where a number should be."""
 
 
-def _numbers_of(values: NDArray[Any]) -> Array:
+def _parse_numbers(values: NDArray[Any]) -> Array:
     """Python objects as float64, missing ones as NaN; dates, times and durations are refused, even those that would convert."""
     entries = values.tolist()
     kinds = set(map(type, entries))
@@ -262,7 +262,7 @@ def _convert_objects(raw: NDArray[Any], name: str, names: tuple[str, ...] | None
     for k in range(raw.shape[1]):
         title = repr(names[k]) if names is not None else f"column {k}"
         try:
-            matrix[:, k] = _numbers_of(raw[:, k])
+            matrix[:, k] = _parse_numbers(raw[:, k])
         except _TemporalError as error:
             temporal.append(f"{title} ({error})")
         except (TypeError, ValueError):
@@ -334,7 +334,7 @@ def _convert_sparse(X: Any, name: str) -> sp.csr_array:
 
 def require_finite(matrix: Matrix, name: str, names: tuple[str, ...] | None, first_row: int = 0) -> None:
     """Refuse numbers that are not finite; ``first_row``: the number of the first row, for messages."""
-    found = matrix.first_infinite()
+    found = matrix.find_infinite()
     if found is None:
         return
     row, column, value, count = found

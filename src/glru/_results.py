@@ -48,7 +48,7 @@ def show_interval(low: float, high: float) -> str:
     return f"{low:.{DIGITS}g} to {high:.{DIGITS}g}"
 
 
-def or_missing(values: NDArray[Any]) -> Any:
+def unmask_column(values: NDArray[Any]) -> Any:
     """A column of a frame: None where values are masked."""
     if isinstance(values, np.ma.MaskedArray):
         return np.ma.getdata(values) if not values.mask.any() else values.tolist()

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from glru._results import Shown, make_frame, or_missing
+from glru._results import Shown, make_frame, unmask_column
 from glru.bounds import Bounds, ScoreBounds, require_probabilities
 from glru.changed import BoundName, CandidateName, ChangedModel, change_model
-from glru.changes import Change, Layout, layout_of, rows_of
+from glru.changes import Change, Layout, read_layout, rows_of
 from glru.linalg import Array, Matrix
 from glru.problem import Point, Problem
 from glru.solution import Solution
@@ -222,8 +222,8 @@ class After(Shown):
     def _answer(self, X: Any, train: bool = True) -> tuple[ScoreBounds, ScoreBounds]:
         """Bounds of the retrained scores before any training, and after the trainings that labels need."""
         first = self.parts[0]
-        queries = self._rows(X, first.change.check(layout_of(first.solution.problem)))
-        found = [part.untrained_bounds(queries) for part in self.parts]
+        queries = self._rows(X, first.change.check(read_layout(first.solution.problem)))
+        found = [part.bound_untrained(queries) for part in self.parts]
         before = last = _stack(found)
         if not train or self.classes is None:
             return before, last
@@ -324,7 +324,7 @@ class After(Shown):
             Queries, with the columns of the changed data.
         """
         part = self._require_joint("lead_bounds")
-        return part.lead_bounds(self._rows(X, part.change.check(layout_of(part.solution.problem))))
+        return part.lead_bounds(self._rows(X, part.change.check(read_layout(part.solution.problem))))
 
     def coef_bounds(self) -> Bounds:
         """Lower and upper bounds of the retrained coefficients; infinite where nothing is known (Remark 1).
@@ -375,7 +375,7 @@ class After(Shown):
             Queries, with the columns of the changed data. Labels that are open are missing.
         """
         bounds = self.score_bounds(X)
-        columns = {} if self.classes is None else {"label": or_missing(bounds.labels(self.classes))}
+        columns = {} if self.classes is None else {"label": unmask_column(bounds.labels(self.classes))}
         return make_frame(columns | bounds.columns(self.classes))
 
     def plot(self, X: Any, ax: Any = None) -> Any:
@@ -408,7 +408,7 @@ class After(Shown):
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
             Queries, with the columns of the data before the change.
         """
-        queries = self._rows(X, layout_of(self.parts[0].solution.problem))
+        queries = self._rows(X, read_layout(self.parts[0].solution.problem))
         found = [queries @ part.solution.coef.T + part.solution.intercept for part in self.parts]
         return found[0] if len(found) == 1 else np.column_stack(found)
 

@@ -16,7 +16,7 @@ from glru.after import after as after_solution
 from glru.cascade import Report
 from glru.changed import BoundName, CandidateName
 from glru.changes import Change
-from glru.deletion import Influence, Jackknife, influence_of_rows, jackknife_deletions
+from glru.deletion import Influence, Jackknife, compute_influence, compute_jackknife
 from glru.deletion.jackknife import Center
 from glru.linalg import Array, use_threads
 from glru.model_selection.checkpoint import Checkpoint
@@ -29,10 +29,10 @@ from glru.selection import FeatureImportance, Settings, StepwiseResult, measure_
 from glru.selection.search import CriterionName, Direction
 from glru.selection.search import Method as SearchMethod
 from glru.sklearn.adapt import adapt
-from glru.sklearn.after import after_models
+from glru.sklearn.after import change_models
 from glru.sklearn.certify import ModelCertificate, certify_estimator
 from glru.sklearn.drop_ins import Method, loocv_adapted, predict_splits, validate_splits
-from glru.sklearn.preprocessing import split_params, weight_name
+from glru.sklearn.preprocessing import name_weight, split_params
 from glru.sklearn.scoring import ErrorScore
 from glru.sklearn.stepwise import measure_features, select_features
 from glru.solution import Solution
@@ -157,7 +157,7 @@ def loocv(
         "progress": progress or verbose > 0,
     }
     with use_threads(n_jobs):
-        model = _core(model, tol)
+        model = _unwrap_fit(model, tol)
         if is_estimator(model):
             _require_data("loocv", model, X, y)
             _refuse(f"{type(model).__name__}, whose rows are in memory", max_trainings=max_trainings, output=output)
@@ -316,7 +316,7 @@ def cross_val_predict(
     """
     shown = progress or verbose > 0
     with use_threads(n_jobs):
-        model = _core(model, tol)
+        model = _unwrap_fit(model, tol)
         if is_estimator(model):
             _require_data("cross_val_predict", model, X, y)
             _refuse("an estimator's predictions, which are always complete", max_seconds=max_seconds)
@@ -652,7 +652,7 @@ def stepwise(
         progress=progress or verbose > 0,
     )
     with use_threads(n_jobs):
-        model = _core(model, tol, criterion)
+        model = _unwrap_fit(model, tol, criterion)
         if is_estimator(model):
             _require_data("stepwise", model, X, y)
             return select_features(model, X, y, X_val, y_val, sample_weight, settings)
@@ -744,7 +744,7 @@ def feature_importance(
         progress=progress or verbose > 0,
     )
     with use_threads(n_jobs):
-        model = _core(model, tol, criterion)
+        model = _unwrap_fit(model, tol, criterion)
         if is_estimator(model):
             _require_data("feature_importance", model, X, y)
             return measure_features(model, X, y, X_val, y_val, sample_weight, settings)
@@ -823,7 +823,7 @@ def after(
     >>> out.needs_retraining(X[500:]).verdict
     'no'
     """
-    model = _core(model, tol)
+    model = _unwrap_fit(model, tol)
     if not is_estimator(model):
         _refuse_data("after", model, X, y, sample_weight)
         model = solve(model, tol=tol) if isinstance(model, Problem) else model
@@ -835,7 +835,7 @@ def after(
         )
     adapted = adapt(model, X, y, sample_weight)
     solutions = tuple(solve(problem, tol=tol) for problem in adapted.problems)
-    return after_models(adapted, solutions, change, candidate, bound, max_steps, max_seconds)
+    return change_models(adapted, solutions, change, candidate, bound, max_steps, max_seconds)
 
 
 @check_call
@@ -903,8 +903,8 @@ def influence(
     with use_threads(n_jobs):
         fit = adapt_results(model) if is_statsmodels(model) else None
         counted, power = (None, None) if fit is None else (fit.n_observations, fit.variance_power)
-        problem = _deletion_problem("influence", _core(model, tol), X, y, sample_weight)
-        return influence_of_rows(problem, width, tol, **options, n_observations=counted, variance_power=power)
+        problem = _make_deletion_problem("influence", _unwrap_fit(model, tol), X, y, sample_weight)
+        return compute_influence(problem, width, tol, **options, n_observations=counted, variance_power=power)
 
 
 @check_call
@@ -963,11 +963,11 @@ def jackknife(
         "progress": progress or verbose > 0,
     }
     with use_threads(n_jobs):
-        problem = _deletion_problem("jackknife", _core(model, tol), X, y, sample_weight)
-        return jackknife_deletions(problem, groups, center, width, tol, **options)
+        problem = _make_deletion_problem("jackknife", _unwrap_fit(model, tol), X, y, sample_weight)
+        return compute_jackknife(problem, groups, center, width, tol, **options)
 
 
-def _core(model: Any, tol: float, criterion: str | None = None) -> Any:
+def _unwrap_fit(model: Any, tol: float, criterion: str | None = None) -> Any:
     """A statsmodels fit as the solution of its problem, if the criterion is meaningful for its weights; anything else unchanged."""
     if isinstance(model, Problem | Solution) or not is_statsmodels(model):
         return model
@@ -976,7 +976,7 @@ def _core(model: Any, tol: float, criterion: str | None = None) -> Any:
     return train(fit.problem, tol=tol, start=fit.point)
 
 
-def _deletion_problem(function: str, model: Any, X: Any, y: Any, sample_weight: Any) -> Any:
+def _make_deletion_problem(function: str, model: Any, X: Any, y: Any, sample_weight: Any) -> Any:
     """The one problem of a model whose rows are left out."""
     if not is_estimator(model):
         _refuse_data(function, model, X, y, sample_weight)
@@ -1072,5 +1072,5 @@ def _fit_params(estimator: Any, sample_weight: Any, params: dict[str, Any] | Non
         return sample_weight, None
     weight, others = split_params(estimator, params)
     if sample_weight is not None and weight is not None:
-        raise ValueError(f"give sample_weight or params={{{weight_name(estimator)!r}: ...}}, not both.")
+        raise ValueError(f"give sample_weight or params={{{name_weight(estimator)!r}: ...}}, not both.")
     return sample_weight if weight is None else weight, others

@@ -61,7 +61,7 @@ def concatenate(parts: Sequence[Bounds]) -> "ScoreBounds":
     )
 
 
-def from_queries(lower: Array, upper: Array) -> "ScoreBounds":
+def convert_queries(lower: Array, upper: Array) -> "ScoreBounds":
     """The bounds of scores, one per class, that bounds of queries hold, and the winners that these prove.
 
     A line of queries is the ``K`` scores of a row and ``K`` differences: that of its reference and itself is exactly zero, at both ends.
@@ -302,7 +302,7 @@ class ScoreBounds(tuple[Array, Array]):
         """
         if within is not None:
             moves = (scores < self.lower - within) | (scores > self.upper + within)
-            return moves, _at_most(self.upper, scores, within) & _at_most(scores, self.lower, within)
+            return moves, _is_within(self.upper, scores, within) & _is_within(scores, self.lower, within)
         same, decided = self.predicted == predicted(scores), self.decided
         return decided & ~same, decided & same
 
@@ -375,7 +375,7 @@ class ScoreBounds(tuple[Array, Array]):
         return (targets > 0.0).astype(np.intp) if self.lower.ndim == 1 else targets
 
     def probabilities(self) -> Bounds:
-        """Bounds of the probability of every class, a column each, from log-odds or from the scores of one model of all classes."""
+        """Bounds of the probability of every class, one column each, from log-odds or from the scores of one model of all classes."""
         if self.lower.ndim == 1:
             # Of the first class and of the second; the smallest ones underflow.
             ends = ScoreBounds(np.column_stack([-self.upper, self.lower]), np.column_stack([-self.lower, self.upper]))
@@ -394,7 +394,7 @@ class ScoreBounds(tuple[Array, Array]):
         return np.where(np.isnan(lower), 0.0, lower), np.where(np.isnan(upper), 1.0, upper)
 
 
-def _at_most(high: Array, low: Array, distance: float) -> Decisions:
+def _is_within(high: Array, low: Array, distance: float) -> Decisions:
     """Where ``high - low`` is at most a distance, by the exact difference: a rounded one may hide that it is more."""
     with np.errstate(invalid="ignore"):
         rounded = high - low
@@ -413,7 +413,7 @@ def require_probabilities(name: str, loss: Loss, one_vs_rest: bool = False) -> N
         )
 
 
-def exact_count(low: int, high: int, remedy: str = "") -> int:
+def require_exact_count(low: int, high: int, remedy: str = "") -> int:
     """The number of errors where both ends agree; a ``ValueError`` where they do not."""
     if low != high:
         raise ValueError(
@@ -446,7 +446,7 @@ def _balanced_accuracy(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:
     counts = [np.count_nonzero(y == k) for k in places]
     low = [np.count_nonzero(verdicts[y == k] > 0) / n for k, n in zip(places, counts, strict=True)]
     high = [np.count_nonzero(verdicts[y == k] >= 0) / n for k, n in zip(places, counts, strict=True)]
-    return _outward_mean(low, high)
+    return _bound_mean(low, high)
 
 
 def _macro_f1(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:
@@ -465,10 +465,10 @@ def _macro_f1(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:
     low, high = (
         ends + [0.0] * np.count_nonzero(absent & found.any(axis=0)) for ends, found in ((low, most), (high, least))
     )
-    return _outward_mean(low, high)
+    return _bound_mean(low, high)
 
 
-def _outward_mean(low: Sequence[float], high: Sequence[float]) -> Interval:
+def _bound_mean(low: Sequence[float], high: Sequence[float]) -> Interval:
     """Bounds of a mean of quotients, rounded outward unless both are the same number."""
     least, most = float(np.mean(low)), float(np.mean(high))
     unit = gamma(len(low) + 8)
@@ -517,7 +517,7 @@ def _class_auc(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:
         raise ValueError("roc_auc needs held-out rows of every class; use 'accuracy', or other rows.")
     low = [_auc(lower[y == k, k], upper[y != k, k]) for k in range(n_scores)]
     high = [_auc(upper[y == k, k], lower[y != k, k]) for k in range(n_scores)]
-    return _outward_mean(low, high)
+    return _bound_mean(low, high)
 
 
 def _brier(y: Array, lower: Array, upper: Array) -> Interval:

@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 
 from glru import duality
 from glru._budget import UNLIMITED, Budget
-from glru.bounds import Bounds, from_queries, is_decided, unbounded, widths_of_rows
+from glru.bounds import Bounds, convert_queries, is_decided, unbounded, widths_of_rows
 from glru.certificate import certify
 from glru.linalg import Array
 from glru.losses import Hinge
 from glru.problem import Point, Problem
-from glru.refine import certified_bounds
-from glru.regions.classes import query_centers, unbounded_queries
-from glru.solution import Solution, dual_of
+from glru.refine import bound_by_certificate
+from glru.regions.classes import make_unbounded_queries, query_centers
+from glru.solution import Solution, find_dual
 from glru.solvers import train
 from glru.solvers.newton import zero_point
 from glru.updates.carried_rows import removal_factors
@@ -83,7 +83,7 @@ def reporter(progress: bool | Report) -> Iterator[Report]:
         yield progress
         return
     if not progress or not sys.stderr.isatty():
-        yield _silent
+        yield _report_nothing
         return
     begin = last = time.perf_counter()
 
@@ -102,11 +102,11 @@ def reporter(progress: bool | Report) -> Iterator[Report]:
             sys.stderr.write("\n")
 
 
-def _silent(stage: str, done: int, total: int) -> None:
+def _report_nothing(stage: str, done: int, total: int) -> None:
     """Report nothing."""
 
 
-def widest_rows(widths: Array, width: float) -> Rows:
+def find_widest_rows(widths: Array, width: float) -> Rows:
     """The rows with the widest intervals, widest first, as many as keep the others narrow enough on average."""
     order = np.argsort(-widths, kind="stable")
     rest = np.cumsum(widths[order][::-1])[::-1]
@@ -118,7 +118,7 @@ def _work_on(rows: Rows, work: Callable[[Rows], Found]) -> Found:
     return work(rows)
 
 
-def smallest_batch(problem: Problem) -> int:
+def measure_smallest_batch(problem: Problem) -> int:
     """Bytes of the work arrays of a batch of one row: at most 24 vectors with one entry per row."""
     return 8 * 24 * problem.n_rows
 
@@ -216,7 +216,7 @@ class Cascade:
         max_memory: int = USUAL_MEMORY,
         max_trainings: int | None = None,
         tol: float = 1e-6,
-        report: Report = _silent,
+        report: Report = _report_nothing,
         budget: Budget = UNLIMITED,
         recall: Recall = _work_on,
         output: Output | None = None,
@@ -231,7 +231,7 @@ class Cascade:
         self.finest: Array | None = None
         held = self.problem.n_rows if self.problem.in_memory else 0
         several = self.problem.loss.several
-        nothing = unbounded_queries(held, self.problem.n_scores) if several else unbounded(held)
+        nothing = make_unbounded_queries(held, self.problem.n_scores) if several else unbounded(held)
         self.n_unseen = self.problem.n_rows - held
         self.hold(np.arange(held), self.problem.targets if held else np.empty(0), nothing)
         self.removals = removals(self)
@@ -263,7 +263,7 @@ class Cascade:
 
     def _reaches(self, lower: Array, upper: Array, width: float | None) -> NDArray[np.bool_]:
         if self.problem.loss.several:
-            return from_queries(lower, upper).enough(width)
+            return convert_queries(lower, upper).enough(width)
         return is_decided(lower, upper, width)
 
     def enough(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
@@ -277,12 +277,12 @@ class Cascade:
             return found
         return found & (widths_of_rows(lower, upper) <= 0.5 * self.aim)
 
-    def enough_on_average(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
+    def is_enough_on_average(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """As :meth:`enough`; where :meth:`tighten` asks, all rows of a batch but the widest, whose average is narrow enough."""
         found = self.enough(lower, upper)
         if self.tightening and self.width is not None and not found.all():
             found = np.ones(found.size, dtype=bool)
-            found[widest_rows(widths_of_rows(lower, upper), 0.5 * self.width)] = False
+            found[find_widest_rows(widths_of_rows(lower, upper), 0.5 * self.width)] = False
         return found
 
     @property
@@ -290,7 +290,7 @@ class Cascade:
         """The width of every row's interval, the largest where there is one score per class."""
         return widths_of_rows(self.lower, self.upper)
 
-    def final_stages(self) -> NDArray[np.int8]:
+    def name_stages(self) -> NDArray[np.int8]:
         """The stage of every row, with those told apart whose label is proven and whose interval is wider than asked."""
         codes, rows = self.stage_codes.copy(), self.open_rows()
         if self.problem.loss.task == "classification":
@@ -313,7 +313,7 @@ class Cascade:
                     break
                 self.run(step.stage, rows, partial(step.work, self.removals), step.proven)
         rows = self.open_rows()
-        self.limited[rows] |= self.at_limit(rows)
+        self.limited[rows] |= self.is_at_limit(rows)
 
     def _sweep(self, step: "Step[Any]") -> None:
         """Bound all rows in one pass over the blocks."""
@@ -333,7 +333,7 @@ class Cascade:
             return
         codes, limited, before = self.stage_codes.copy(), self.limited.copy(), self.width
         report, seconds, begin = self.report, dict(self.seconds), time.perf_counter()
-        self.width, self.report, self.tightening = 0.5 * width, _silent, True
+        self.width, self.report, self.tightening = 0.5 * width, _report_nothing, True
         for step in self.removals.steps["certified"]:
             if step.tightens and step.applies(self.removals) and step.price < self._open_widest().size:
                 for rows in step.rows(self.removals) if step.rows is not None else ():
@@ -365,7 +365,7 @@ class Cascade:
         """Open the rows with the widest intervals, as many as keep the others narrow enough on average."""
         assert self.width is not None
         widths = self.widths
-        rows = self.removals.select_affordable(widest_rows(widths, self.width))
+        rows = self.removals.select_affordable(find_widest_rows(widths, self.width))
         self.stage_codes = np.zeros(widths.size, dtype=np.int8)
         self.stage_codes[rows] = OPEN
         return rows
@@ -394,7 +394,7 @@ class Cascade:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - begin
         self.report(stage, self.problem.n_rows - self.n_open, self.problem.n_rows)
 
-    def resolvable_rows(self, few: int) -> Rows:
+    def find_resolvable_rows(self, few: int) -> Rows:
         """The open rows but those that refinement is not expected to decide, for the rounding of a perfect candidate.
 
         ``few``: up to this number of rows, working on them costs about as much as finding that out.
@@ -407,14 +407,14 @@ class Cascade:
             return rows
         if self.finest is None:
             self.finest = self.upper - self.lower
-            self.finest[rows] = self._finest_widths(rows)
+            self.finest[rows] = self._measure_finest_widths(rows)
         lower, upper, finest = self.lower[rows], self.upper[rows], self.finest[rows]
         resolvable = np.abs(0.5 * (lower + upper)) > 0.25 * finest if self.width is None else finest <= self.width
         resolvable |= upper - lower > NEAR_FINEST * finest
         self.limited[rows] = ~resolvable
         return rows[resolvable]
 
-    def _finest_widths(self, rows: Rows) -> Array:
+    def _measure_finest_widths(self, rows: Rows) -> Array:
         """Widths of the intervals of some rows' scores at the optimum of all rows, trained as far as float64 goes.
 
         Leaving one row out changes these little, so that no interval of a held-out score can be much narrower.
@@ -422,10 +422,10 @@ class Cascade:
         if not np.all(np.isfinite(self.accurate_solution.coef)):
             return np.full(rows.size, np.inf)
         best = train(self.problem, tol=0.0, start=self.accurate_solution, until=lambda state: self.budget.spent)
-        lower, upper = certified_bounds(certify(self.problem, best.point), self.problem.matrix[rows])
+        lower, upper = bound_by_certificate(certify(self.problem, best.point), self.problem.matrix[rows])
         return upper - lower
 
-    def at_limit(self, rows: Rows) -> NDArray[np.bool_]:
+    def is_at_limit(self, rows: Rows) -> NDArray[np.bool_]:
         """Whether the intervals of some rows are nearly as narrow as float64 allows, as far as that is known."""
         if self.finest is None:
             return np.zeros(rows.size, dtype=bool)
@@ -455,7 +455,7 @@ class Cascade:
 
     def batches(self, grouped: bool = True, rows: Rows | None = None) -> list[Rows]:
         """The open rows, or some, in batches whose n x m arrays fit the memory limit; ``grouped``: rows of one factor together."""
-        size = max(1, self.max_memory // smallest_batch(self.problem))
+        size = max(1, self.max_memory // measure_smallest_batch(self.problem))
         rows = self.open_rows() if rows is None else rows
         rows = rows[np.isfinite(self.factors[rows])]
         self.n_batched = rows.size
@@ -494,10 +494,10 @@ class Removals(ABC):
             start = zero_point(problem)
             if problem.loss.several:
                 return problem, start
-            return problem, replace(start, dual=dual_of(problem, problem.scores(start.coef, start.intercept)))
+            return problem, replace(start, dual=find_dual(problem, problem.scores(start.coef, start.intercept)))
         # A dual point with one score per class follows from the coefficients when it is asked for.
         carried = problem.in_memory and not problem.loss.several
-        dual = duality.feasible_dual(problem, self.solution.dual) if carried else None
+        dual = duality.make_feasible_dual(problem, self.solution.dual) if carried else None
         return problem, Point(self.solution.coef, self.solution.intercept, dual)
 
     def select_affordable(self, rows: Rows) -> Rows:
@@ -592,7 +592,7 @@ def grouped(removals: Removals) -> list[Rows]:
     return removals.run.batches()
 
 
-def ungrouped(removals: Removals) -> list[Rows]:
+def split_open_rows(removals: Removals) -> list[Rows]:
     """The open rows in batches that fit the memory limit."""
     return removals.run.batches(grouped=False)
 
@@ -600,12 +600,12 @@ def ungrouped(removals: Removals) -> list[Rows]:
 def one_by_one(removals: Removals) -> Iterator[Rows]:
     """Single rows, as long as it spares the training of half of them."""
     run, spared = removals.run, 0
-    for tried, row in enumerate(run.resolvable_rows(MANY_ROWS)):
+    for tried, row in enumerate(run.find_resolvable_rows(MANY_ROWS)):
         if tried >= TRIED_ROWS and 2 * spared < tried:
             return
         rows = np.array([row])
         yield rows
-        spared += int(run.stage_codes[row] != OPEN or run.limited[row] or run.at_limit(rows)[0])
+        spared += int(run.stage_codes[row] != OPEN or run.limited[row] or run.is_at_limit(rows)[0])
 
 
 def each(removals: Removals) -> Iterator[Rows]:
@@ -616,7 +616,7 @@ def each(removals: Removals) -> Iterator[Rows]:
 def to_train(removals: Removals) -> Iterator[Rows]:
     """Single rows that a training may decide, at most as many as may be trained."""
     run = removals.run
-    rows = run.resolvable_rows(FEW_ROWS) if run.problem.in_memory else run.open_rows()
+    rows = run.find_resolvable_rows(FEW_ROWS) if run.problem.in_memory else run.open_rows()
     return (np.array([row]) for row in rows[: run.max_trainings])
 
 

@@ -26,8 +26,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.duality import class_constraints, constraint_columns, feasible_moves
-from glru.linalg import FEW, TINY, UNIT, Array, Matrix, arrays_of, gamma, namespace, weighted_norm
+from glru.duality import find_feasible_moves, list_class_constraints, stack_constraint_columns
+from glru.linalg import FEW, TINY, UNIT, Array, Matrix, gamma, get_arrays, namespace, weighted_norm
 from glru.losses import Loss, Multinomial
 from glru.losses.multinomial import divergence
 from glru.penalties import Penalty
@@ -159,7 +159,7 @@ def certify(
     if problem.loss.several:
         return _certify_classes(problem, point)
     norms = problem.column_norms * (1.0 + gamma(problem.n_rows + 4))
-    moves = feasible_moves(problem, dual)
+    moves = find_feasible_moves(problem, dual)
     terms, columns, off = np.full(problem.n_rows, np.inf), np.full(1, np.inf), None
     correlations = problem.correlations(dual) if correlations is None else correlations.copy()
     errors = gamma(problem.n_rows + 3) * float(weighted_norm(problem.weights, dual)) * norms * (1.0 + FEW)
@@ -199,7 +199,7 @@ def _certify_classes(problem: Problem, point: Point) -> Certificate:
     rows = np.arange(problem.n_rows)
     q[rows, problem.y] = 1.0 - dual[rows, problem.y]
     inside = bool(np.all(q >= 0.0))
-    ranges = _class_moves(problem, dual, q) if inside else np.full(problem.n_rows, np.inf)
+    ranges = _find_class_moves(problem, dual, q) if inside else np.full(problem.n_rows, np.inf)
     terms, gap = np.full(problem.n_rows, np.inf), np.inf
     sizes = weighted_norm(problem.weights, dual) * gamma(problem.n_rows + n_scores + 8)
     # A move of scores of range r moves no probability by more than r / 4; a row without a weight moves nothing.
@@ -228,12 +228,12 @@ def _certify_classes(problem: Problem, point: Point) -> Certificate:
     )
 
 
-def _class_moves(problem: Problem, dual: Array, q: Array) -> Array:
+def _find_class_moves(problem: Problem, dual: Array, q: Array) -> Array:
     """The ranges of the moves of scores that make the constraints of every class hold exactly; inf if none is known."""
     if not problem.fit_intercept and not problem.unpenalised.size:
         return np.zeros(problem.n_rows)
-    columns = constraint_columns(problem)
-    residual, sizes, matrix = class_constraints(problem, dual, q)
+    columns = stack_constraint_columns(problem)
+    residual, sizes, matrix = list_class_constraints(problem, dual, q)
     if not np.all(np.isfinite(matrix)):
         return np.full(problem.n_rows, np.inf)
     # The row's own dual variable is a sum over the other classes.
@@ -354,7 +354,7 @@ def quick_loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: A
     """
     if not loss.chi_square:
         return loss_terms(loss, y, scores, errors, dual)
-    arrays = arrays_of(scores)
+    arrays = get_arrays(scores)
     wide = errors + 8.0 * UNIT * (1.0 + arrays.size(scores))
     _, slope, curvature = loss.expand(y, scores)
     largest = arrays.size(slope) + arrays.size(dual)

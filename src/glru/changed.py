@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._budget import Budget
-from glru.bounds import ScoreBounds, from_queries, intersect, is_decided
+from glru.bounds import ScoreBounds, convert_queries, intersect, is_decided
 from glru.certificate import Certificate, ball_radius, certify
-from glru.changes import AddRows, Change, Composite, RemoveRows, layout_of, row_positions
-from glru.duality import feasible_dual, lacks_class, missing_optimum
+from glru.changes import AddRows, Change, Composite, RemoveRows, locate_rows, read_layout
+from glru.duality import explain_missing_optimum, lacks_class, make_feasible_dual
 from glru.linalg import FEW, Array, Matrix
 from glru.losses import CUT_OFF, Hinge
 from glru.metric.rows import RowSide
-from glru.problem import Point, Problem, not_in_memory
+from glru.problem import Point, Problem, make_memory_error
 from glru.refine import (
     CLASS_TRAINED,
     HOPEFUL,
@@ -29,12 +29,12 @@ from glru.refine import (
     has_products,
     row_ellipsoids,
 )
-from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, regions_of, score_bounds
-from glru.regions.classes import ClassBall, ClassEllipsoid, has_classes, require_classes, unbounded_queries
-from glru.solution import Solution, dual_of
+from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, list_regions, score_bounds
+from glru.regions.classes import ClassBall, ClassEllipsoid, has_classes, make_unbounded_queries, require_classes
+from glru.solution import Solution, find_dual
 from glru.solvers import solve, train
 from glru.solvers.newton import Until
-from glru.updates import best_candidate, carried_point, carry
+from glru.updates import carry, carry_point, find_best_candidate
 from glru.updates.local_rows import require_local
 from glru.updates.row_models import MOST_STEPS, RowEllipsoid, RowModels
 
@@ -218,7 +218,7 @@ class ChangedModel:
         if self.bound != "auto" or isinstance(region, ClassBall) or np.isfinite(region.radius) or not self._held:
             return (region,)
         point = region.point
-        dual = dual_of(self.problem, self.problem.scores(point.coef, point.intercept))
+        dual = find_dual(self.problem, self.problem.scores(point.coef, point.intercept))
         return (region, ClassBall(certify(self.problem, Point(point.coef, point.intercept, dual))))
 
     def _narrow_classes(self, queries: Matrix, known: ScoreBounds) -> ScoreBounds:
@@ -231,7 +231,7 @@ class ChangedModel:
             if stepped.nu < region.nu:
                 # Later questions start here.
                 self.__dict__["_class_region"] = region = stepped
-                known = known.intersect(region.score_bounds(self._living(queries)))
+                known = known.intersect(region.score_bounds(self._drop_zero_columns(queries)))
             if np.all(known.decided):
                 break
         return known
@@ -248,7 +248,7 @@ class ChangedModel:
     @cached_property
     def by_rows(self) -> bool:
         """Whether Newton steps are made in the dimension of the rows: wide data in memory, a self-concordant loss."""
-        rows_only = self._held and only_rows(self.change)
+        rows_only = self._held and changes_only_rows(self.change)
         problem = self.solution.problem if rows_only else self.problem
         if not follows_rows(problem) or has_products(problem):
             return False
@@ -264,13 +264,13 @@ class ChangedModel:
         Where only rows came or went, those that are gone stay without a weight, and the products of all rows are those of the training.
         """
         problem = self.solution.problem
-        if not only_rows(self.change):
+        if not changes_only_rows(self.change):
             models = RowModels(self.problem)
             return models, models.place(self.carried.point)
         side = RowSide(problem)
         for step in steps_of(self.change):
             if isinstance(step, RemoveRows):
-                problem = problem.without(row_positions(step.rows, problem.n_rows).astype(np.int64))
+                problem = problem.without(locate_rows(step.rows, problem.n_rows).astype(np.int64))
             else:
                 before, problem = problem.n_rows, step.apply(problem)
                 side = side.extend(problem.matrix[before:], problem)
@@ -317,7 +317,7 @@ class ChangedModel:
     def certificates(self) -> tuple[Certificate, ...]:
         """The certificates of the candidates in use, the best one first."""
         if not self._held:
-            raise not_in_memory(self.solution.problem, "a certificate with a dual point")
+            raise make_memory_error(self.solution.problem, "a certificate with a dual point")
         found = []
         if self._several:
             region = self._class_region
@@ -325,26 +325,26 @@ class ChangedModel:
         if self.candidate in ("carry", "auto"):
             found.append(self.carried)
         if self.candidate == "newton" or (self.candidate == "auto" and has_newton(self.solution.problem)):
-            best = self._best_candidate()
+            best = self._find_best_candidate()
             # Regions around both points are intersected, so that Newton steps never widen an interval.
             found = [self.carried] if best is self.carried else [self.carried, best]
         return tuple(sorted(found, key=lambda certificate: certificate.gap))
 
-    def _best_candidate(self) -> Certificate:
+    def _find_best_candidate(self) -> Certificate:
         """The best certificate of the carried model and of Newton steps from it."""
         if self._steps_left == 0 and "_stepped" in self.__dict__:
             # All steps were spent on an ellipsoid that is not bounded: the gap of its centre may be.
             here = self._stepped[0].point
-            dual = dual_of(self.problem, self.problem.scores(here.coef, here.intercept))
-            stepped = certify(self.problem, Point(here.coef, here.intercept, feasible_dual(self.problem, dual)))
+            dual = find_dual(self.problem, self.problem.scores(here.coef, here.intercept))
+            stepped = certify(self.problem, Point(here.coef, here.intercept, make_feasible_dual(self.problem, dual)))
             return min(self.carried, stepped, key=lambda certificate: certificate.gap)
-        start = carried_point(self.solution.problem, self.solution.point, self.change)
+        start = carry_point(self.solution.problem, self.solution.point, self.change)
         best = self.carried
         # A step under absolute values is a training of its own; of wide data, one that costs more than the training of the problem.
         tall = self.problem.n_rows >= self.problem.n_columns
         steps_only = self.candidate == "newton" or not self.trains
         if steps_only or self.problem.penalty.smooth or tall:
-            best, made = best_candidate(self.problem, start, self.carried, self._steps_left)
+            best, made = find_best_candidate(self.problem, start, self.carried, self._steps_left)
             self._progress.n_steps += made
         if steps_only or self._steps_left == 0 or best.gap <= CLOSE_GAP * self.carried.gap:
             return best
@@ -383,14 +383,14 @@ class ChangedModel:
         model = self._local.point
         if not self._held:
             return model
-        dual = dual_of(self.problem, self.problem.scores(model.coef, model.intercept))
+        dual = find_dual(self.problem, self.problem.scores(model.coef, model.intercept))
         return Point(model.coef, model.intercept, dual)
 
     @cached_property
     @np.errstate(all="ignore")
     def remark(self) -> str | None:
         """Why the changed problem has no optimum or more than one, in which case nothing can be proven; None otherwise."""
-        return missing_optimum(self.problem)
+        return explain_missing_optimum(self.problem)
 
     @cached_property
     def regions(self) -> tuple[Region, ...]:
@@ -404,35 +404,35 @@ class ChangedModel:
         if fit_intercept and lacks_class(self.problem):
             return ()
         if self._local is not None:
-            return (self._local, *(regions_of(self.carried, fit_intercept, PAPER) if self.bound == "auto" else ()))
+            return (self._local, *(list_regions(self.carried, fit_intercept, PAPER) if self.bound == "auto" else ()))
         names = EVERY if self.bound == "auto" else (self.bound,)
         if self.bound == "auto" and self.candidate == "carry":
             names = PAPER
         for certificate in self.certificates:
-            found.extend(regions_of(certificate, fit_intercept, names))
+            found.extend(list_regions(certificate, fit_intercept, names))
             names = tuple(name for name in names if name in PAPER)
         return tuple(found)
 
     def score_bounds(self, queries: Matrix) -> ScoreBounds:
         """Bounds of the retrained scores, after a training where labels need one."""
-        return self.narrow(queries, self.untrained_bounds(queries), all_decided)
+        return self.narrow(queries, self.bound_untrained(queries), are_decided)
 
     @np.errstate(all="ignore")
-    def untrained_bounds(self, queries: Matrix) -> ScoreBounds:
+    def bound_untrained(self, queries: Matrix) -> ScoreBounds:
         """Bounds of the retrained scores of some queries around the carried model and the best candidate: nothing is trained until labels are decided."""
         if self._several:
             return self._class_bounds(queries)
         if self._held and self._local is not None:
             found = self._local.score_bounds(queries)
-            if np.all(found[1] - found[0] <= MUCH_NARROWER * self._carried_width(queries)):
+            if np.all(found[1] - found[0] <= MUCH_NARROWER * self._measure_carried_width(queries)):
                 return ScoreBounds(*found)
         return ScoreBounds(*score_bounds(self.regions, queries, self._dead))
 
     def _class_bounds(self, queries: Matrix) -> ScoreBounds:
-        """:meth:`untrained_bounds` with one score per class."""
-        found = from_queries(*unbounded_queries(queries.shape[0], self.problem.n_scores))
+        """:meth:`bound_untrained` with one score per class."""
+        found = convert_queries(*make_unbounded_queries(queries.shape[0], self.problem.n_scores))
         for region in self._class_regions:
-            found = found.intersect(region.score_bounds(self._living(queries)))
+            found = found.intersect(region.score_bounds(self._drop_zero_columns(queries)))
         return found
 
     @np.errstate(all="ignore")
@@ -477,7 +477,7 @@ class ChangedModel:
         counts = {early: int(first.sum()), "training": int((last & ~first).sum()), "undetermined": int((~last).sum())}
         return {stage: count for stage, count in counts.items() if count}
 
-    def _carried_width(self, queries: Matrix) -> Array:
+    def _measure_carried_width(self, queries: Matrix) -> Array:
         """The widths of the intervals of the ball around the carried model; infinite where that is not bounded."""
         strength = self.carried.penalty.strong_convexity
         if not strength > 0.0:
@@ -499,13 +499,13 @@ class ChangedModel:
     def lead_bounds(self, queries: Matrix) -> tuple[Array, Array]:
         """With one score per class, by how much the leading class of each query leads every other one at least and at most."""
         self.score_bounds(queries)  # its steps serve this question, too
-        queries, n_scores = self._living(queries), self.problem.n_scores
-        found, regions = unbounded_queries(queries.shape[0], n_scores), self._class_regions
+        queries, n_scores = self._drop_zero_columns(queries), self.problem.n_scores
+        found, regions = make_unbounded_queries(queries.shape[0], n_scores), self._class_regions
         for region in regions:
             found = intersect(found, region.queries(queries, regions[0].leaders(queries)))
         return found[0][:, n_scores:], found[1][:, n_scores:]
 
-    def _living(self, queries: Matrix) -> Matrix:
+    def _drop_zero_columns(self, queries: Matrix) -> Matrix:
         """Queries without the columns whose retrained coefficients are exactly zero, where these are looked for."""
         if not self._held:
             return queries
@@ -569,12 +569,12 @@ def steps_of(change: Change) -> tuple[Change, ...]:
     return change.steps if isinstance(change, Composite) else (change,)
 
 
-def only_rows(change: Change) -> bool:
+def changes_only_rows(change: Change) -> bool:
     """Whether a change adds and removes rows and does nothing else."""
     return all(isinstance(step, AddRows | RemoveRows) for step in steps_of(change))
 
 
-def all_decided(lower: Array, upper: Array) -> bool:
+def are_decided(lower: Array, upper: Array) -> bool:
     """Whether all intervals exclude zero."""
     return bool(np.all(is_decided(lower, upper)))
 
@@ -596,7 +596,7 @@ def change_model(
         raise TypeError(f"model must be a problem, a solution or an estimator; got {type(solution).__name__}.")
     if not isinstance(change, Change):
         raise TypeError(f"change must be a glru change such as glru.RemoveRows([3]); got {change!r}.")
-    change.check(layout_of(solution.problem))
+    change.check(read_layout(solution.problem))
     loss, penalty = solution.problem.loss, solution.problem.penalty
     if candidate == "newton" and isinstance(loss, Hinge):
         raise ValueError("candidate='newton' needs a smooth loss; the hinge has no curvature. Use 'carry'.")
@@ -626,7 +626,7 @@ def change_model(
 
 def change_blocks(problem: Problem, change: Change) -> Problem:
     """The problem of rows in blocks after some were removed or added; any other change is refused."""
-    layout = layout_of(problem)
+    layout = read_layout(problem)
     steps = steps_of(change)
     kinds = tuple(type(step) for step in steps)
     if kinds not in ((RemoveRows,), (AddRows,), (RemoveRows, AddRows)):
@@ -636,7 +636,7 @@ def change_blocks(problem: Problem, change: Change) -> Problem:
         )
     for step in steps:
         if isinstance(step, RemoveRows):
-            problem = problem.without(np.sort(row_positions(step.rows, problem.n_rows)).astype(np.int64))
+            problem = problem.without(np.sort(locate_rows(step.rows, problem.n_rows)).astype(np.int64))
         elif isinstance(step, AddRows):
             problem = problem.extend(*step.block(layout))
     return problem.require_weight()

@@ -30,7 +30,7 @@ class Layout:
     loss: Loss
 
 
-def layout_of(problem: Problem) -> Layout:
+def read_layout(problem: Problem) -> Layout:
     """The layout of a problem."""
     return Layout(
         problem.n_rows, problem.n_columns, problem.column_names, problem.classes, problem.penalty, problem.loss
@@ -85,7 +85,7 @@ class Composite(Change):
         return " + ".join(map(repr, self.steps))
 
 
-def matched_columns(X: Matrix, names: tuple[str, ...] | None, expected: tuple[str, ...] | None) -> Matrix:
+def match_columns(X: Matrix, names: tuple[str, ...] | None, expected: tuple[str, ...] | None) -> Matrix:
     """The columns of a frame in the expected order; an error where its names are others."""
     if names is None or expected is None or names == expected:
         return X
@@ -124,7 +124,7 @@ def rows_of(X: Any, what: str, n_columns: int, names: tuple[str, ...] | None, co
     expected = n_columns - int(constant is not None)
     if matrix.shape[1] != expected:
         raise ValueError(f"{what} must have {expected} columns, as the model has; got {matrix.shape[1]}.")
-    return prepend_constant(matched_columns(matrix, given, names), constant)
+    return prepend_constant(match_columns(matrix, given, names), constant)
 
 
 def prepend_constant(matrix: Matrix, constant: float | None) -> Matrix:
@@ -135,12 +135,12 @@ def prepend_constant(matrix: Matrix, constant: float | None) -> Matrix:
     return matrix.concatenate([column, matrix], axis=1)
 
 
-def row_positions(rows: Any, n_rows: int) -> NDArray[np.intp]:
+def locate_rows(rows: Any, n_rows: int) -> NDArray[np.intp]:
     """Row positions as given, checked to exist and to be distinct."""
     return _positions(rows, n_rows, "row")
 
 
-def column_positions(columns: Any, layout: Layout) -> NDArray[np.intp]:
+def locate_columns(columns: Any, layout: Layout) -> NDArray[np.intp]:
     """Positions of columns given by position or by name, checked to exist and to be distinct."""
     items = np.atleast_1d(np.asarray(columns, dtype=object)).tolist()
     if not any(isinstance(item, str) for item in items):
@@ -194,13 +194,13 @@ class RemoveRows(Change):
     rows: Any
 
     def check(self, layout: Layout) -> Layout:
-        gone = row_positions(self.rows, layout.n_rows).size
+        gone = locate_rows(self.rows, layout.n_rows).size
         if gone == layout.n_rows:
             raise ValueError(f"a change must leave at least one row; got the removal of all {gone}.")
         return replace(layout, n_rows=layout.n_rows - gone)
 
     def apply(self, problem: Problem) -> Problem:
-        kept = np.delete(np.arange(problem.n_rows), row_positions(self.rows, problem.n_rows))
+        kept = np.delete(np.arange(problem.n_rows), locate_rows(self.rows, problem.n_rows))
         weight = problem.sample_weight[kept]
         if not weight.any():
             raise ValueError("a change must leave a row of weight above 0; got the removal of all of them.")
@@ -255,7 +255,7 @@ class AddRows(Change):
             raise ValueError(
                 f"new rows must have {layout.n_columns} columns, as the problem has; got {self.matrix.shape[1]}."
             )
-        matrix = matched_columns(self.matrix, self.names, layout.column_names)
+        matrix = match_columns(self.matrix, self.names, layout.column_names)
         weight = np.ones(n_new) if self.sample_weight is None else _weights(self.sample_weight, n_new)
         y = targets(self.y, n_new, layout)
         if isinstance(layout.loss, WithOffset) != (self.offset is not None):
@@ -266,7 +266,7 @@ class AddRows(Change):
         return matrix, y if self.offset is None else join_targets(y, as_offset(self.offset, n_new)), weight
 
     def apply(self, problem: Problem) -> Problem:
-        matrix, y, weight = self.block(layout_of(problem))
+        matrix, y, weight = self.block(read_layout(problem))
         return problem.derive(
             X=problem.matrix.concatenate([problem.matrix, matrix], axis=0),
             y=np.append(problem.y, y),
@@ -299,7 +299,7 @@ class Relabel(Change):
     y: Any
 
     def check(self, layout: Layout) -> Layout:
-        targets(self.y, row_positions(self.rows, layout.n_rows).size, layout)
+        targets(self.y, locate_rows(self.rows, layout.n_rows).size, layout)
         return layout
 
     def apply(self, problem: Problem) -> Problem:
@@ -307,9 +307,9 @@ class Relabel(Change):
 
     def relabel(self, problem: Problem) -> Array:
         """The targets of all rows after the change; offsets stay as they are."""
-        rows = row_positions(self.rows, problem.n_rows)
+        rows = locate_rows(self.rows, problem.n_rows)
         y = np.array(problem.targets)
-        y[rows] = targets(self.y, rows.size, layout_of(problem))
+        y[rows] = targets(self.y, rows.size, read_layout(problem))
         return join_targets(y, problem.offset) if isinstance(problem.loss, WithOffset) else y
 
 
@@ -338,7 +338,7 @@ class Reweight(Change):
     weights: Any
 
     def check(self, layout: Layout) -> Layout:
-        self.new_weights(row_positions(self.rows, layout.n_rows).size)
+        self.new_weights(locate_rows(self.rows, layout.n_rows).size)
         return layout
 
     def new_weights(self, count: int) -> Array:
@@ -347,7 +347,7 @@ class Reweight(Change):
         return _weights(np.full(count, weights) if weights.ndim == 0 else weights, count)
 
     def apply(self, problem: Problem) -> Problem:
-        rows = row_positions(self.rows, problem.n_rows)
+        rows = locate_rows(self.rows, problem.n_rows)
         weight = problem.sample_weight.copy()
         weight[rows] = self.new_weights(rows.size)
         if not weight.any():
@@ -389,7 +389,7 @@ class EditValues(Change):
 
     def block(self, layout: Layout) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
         """Positions and the finite values for their crossings."""
-        rows, columns = row_positions(self.rows, layout.n_rows), column_positions(self.columns, layout)
+        rows, columns = locate_rows(self.rows, layout.n_rows), locate_columns(self.columns, layout)
         try:
             values = np.asarray(self.values, dtype=np.float64)
         except (TypeError, ValueError):
@@ -407,7 +407,7 @@ class EditValues(Change):
 
     def edited_rows(self, problem: Problem) -> tuple[NDArray[np.intp], Matrix]:
         """The named rows as they are after the change."""
-        rows, columns, values = self.block(layout_of(problem))
+        rows, columns, values = self.block(read_layout(problem))
         return rows, problem.matrix[rows].replace_columns(columns, values)
 
     def apply(self, problem: Problem) -> Problem:
@@ -478,7 +478,7 @@ class RemoveColumns(Change):
     columns: Any
 
     def check(self, layout: Layout) -> Layout:
-        gone = column_positions(self.columns, layout)
+        gone = locate_columns(self.columns, layout)
         if gone.size == layout.n_columns:
             raise ValueError(f"a change must leave at least one column; got the removal of all {gone.size}.")
         names, penalty = layout.column_names, layout.penalty
@@ -489,8 +489,8 @@ class RemoveColumns(Change):
         return replace(layout, n_columns=layout.n_columns - gone.size, column_names=names, penalty=penalty)
 
     def apply(self, problem: Problem) -> Problem:
-        before = layout_of(problem)
-        kept = np.delete(np.arange(problem.n_columns), column_positions(self.columns, before))
+        before = read_layout(problem)
+        kept = np.delete(np.arange(problem.n_columns), locate_columns(self.columns, before))
         after = self.check(before)
         return problem.derive(X=problem.matrix[:, kept], penalty=after.penalty, column_names=after.column_names)
 
@@ -534,7 +534,7 @@ class AddColumns(Change):
         return replace(
             layout,
             n_columns=layout.n_columns + n_new,
-            column_names=self._all_names(layout),
+            column_names=self._collect_names(layout),
             penalty=layout.penalty.extend(layout.n_columns, self.new_penalty(layout), n_new),
         )
 
@@ -553,7 +553,7 @@ class AddColumns(Change):
             raise ValueError(f"penalty must have one strength per new column; got {self.penalty.n_columns}.")
         return self.penalty
 
-    def _all_names(self, layout: Layout) -> tuple[str, ...] | None:
+    def _collect_names(self, layout: Layout) -> tuple[str, ...] | None:
         if layout.column_names is None:
             return None
         new = self.names or tuple(f"column {layout.n_columns + k}" for k in range(self.matrix.shape[1]))
@@ -563,7 +563,7 @@ class AddColumns(Change):
         return layout.column_names + new
 
     def apply(self, problem: Problem) -> Problem:
-        after = self.check(layout_of(problem))
+        after = self.check(read_layout(problem))
         X = problem.matrix.concatenate([problem.matrix, self.matrix], axis=1)
         return problem.derive(X=X, penalty=after.penalty, column_names=after.column_names)
 
@@ -603,4 +603,4 @@ class Repenalise(Change):
         return replace(layout, penalty=self.penalty)
 
     def apply(self, problem: Problem) -> Problem:
-        return problem.derive(penalty=self.check(layout_of(problem)).penalty)
+        return problem.derive(penalty=self.check(read_layout(problem)).penalty)

@@ -47,7 +47,7 @@ class Gap:
 def gap(problem: Problem, coef: Array, intercept: float, dual: Array) -> Gap:
     """The duality gap of a primal and a dual point, from two products with X."""
     scores = problem.scores(coef, intercept)
-    correlations = constrained_correlations(problem, dual)
+    correlations = constrain_correlations(problem, dual)
     rows = row_terms(problem, scores, dual)
     columns = problem.penalty.fenchel_young(coef, correlations)
     value = float(rows.sum() + columns.sum()) if is_balanced(problem, dual) else np.inf
@@ -88,7 +88,7 @@ def is_balanced(problem: Problem, dual: Array) -> bool:
     return bool(np.all(np.abs(terms.sum(axis=0)) <= room))
 
 
-def constrained_correlations(problem: Problem, dual: Array) -> Array:
+def constrain_correlations(problem: Problem, dual: Array) -> Array:
     """``X^T (s o a)``, with an exact zero where an unpenalised column's sum is zero up to its rounding."""
     correlations = problem.correlations(dual)
     free = problem.unpenalised
@@ -104,7 +104,7 @@ def constrained_correlations(problem: Problem, dual: Array) -> Array:
     return correlations
 
 
-def feasible_dual(problem: Problem, dual: Array) -> Array:
+def make_feasible_dual(problem: Problem, dual: Array) -> Array:
     """A dual feasible point near ``dual``, which must lie in the domain of the conjugate loss.
 
     The constraints of the intercept and of unpenalised columns are met by a correction in proportion
@@ -122,10 +122,10 @@ def feasible_dual(problem: Problem, dual: Array) -> Array:
     # The products are rounded, and again when the gap is taken: stay inside by more than that. By Cauchy-Schwarz
     # sum_i s_i |a_i x_ij| <= sqrt(sum_i s_i a_i^2) sqrt(sum_i s_i x_ij^2).
     margin = 2.0 * gamma(problem.n_rows + 8) * float(weighted_norm(problem.weights, dual))
-    moves = feasible_moves(problem, dual)
+    moves = find_feasible_moves(problem, dual)
     if np.all(np.isfinite(moves)):
         # A certificate moves the variables until the equality constraints hold exactly; a quarter more, since the sums of the scaled
-        # variables are rounded anew.
+        # variables are rounded again.
         margin += 1.25 * float(weighted_norm(problem.weights, moves))
     size = np.abs(problem.correlations(dual)) + margin * problem.column_norms
     box = np.broadcast_to(box, size.shape)
@@ -134,16 +134,16 @@ def feasible_dual(problem: Problem, dual: Array) -> Array:
 
 
 def _balance(problem: Problem, dual: Array) -> Array:
-    """The part of :func:`feasible_dual` that meets the equality constraints."""
+    """The part of :func:`make_feasible_dual` that meets the equality constraints."""
     if not problem.fit_intercept and not problem.unpenalised.size:
         return dual
     free = problem.unpenalised
-    if free.size and is_balanced(problem, dual) and not constrained_correlations(problem, dual)[free].any():
+    if free.size and is_balanced(problem, dual) and not constrain_correlations(problem, dual)[free].any():
         # A linearised dual point: the correction would be rounding, and costs a Gram matrix.
         return dual
     lower, upper = problem.loss.derivative_range(problem.y)
     room = np.minimum(np.minimum(upper + dual, -dual - lower), 1.0)
-    shift, corrected = _balancing_shift(problem, room), dual
+    shift, corrected = _make_balancing_shift(problem, room), dual
     for _ in range(2):  # the second pass removes the rounding of the first
         corrected = corrected - room * shift(problem.weights * corrected)
         if not np.all((lower <= -corrected) & (-corrected <= upper)):
@@ -154,7 +154,7 @@ def _balance(problem: Problem, dual: Array) -> Array:
     return _scale_to_balance(problem, dual)
 
 
-def _balancing_shift(problem: Problem, room: Array) -> Callable[[Array], Array]:
+def _make_balancing_shift(problem: Problem, room: Array) -> Callable[[Array], Array]:
     """A function of ``s o a``: what ``room`` is multiplied by in a correction that meets the constraints; NaN where that overflows."""
     weighted, free = problem.weights * room, problem.unpenalised
     total = float(weighted.sum())
@@ -183,20 +183,20 @@ def _balancing_shift(problem: Problem, room: Array) -> Callable[[Array], Array]:
     return shift
 
 
-def constraint_columns(problem: Problem) -> Array:
+def stack_constraint_columns(problem: Problem) -> Array:
     """The unpenalised columns, and a column of ones for the intercept."""
     columns = problem.matrix.dense(problem.unpenalised)
     return np.column_stack([columns, np.ones(problem.n_rows)]) if problem.fit_intercept else columns
 
 
-def feasible_moves(problem: Problem, dual: Array) -> Array:
+def find_feasible_moves(problem: Problem, dual: Array) -> Array:
     """How far each dual variable has to move at most so that the equality constraints hold exactly; inf if too far."""
     n_rows = problem.n_rows
     if not problem.fit_intercept and not problem.unpenalised.size:
         return np.zeros(n_rows)
-    columns = constraint_columns(problem)
-    room = slack_of(problem.loss, problem.y, dual)
-    sizes = move_sizes(*constraint_sums(columns, problem.weights, dual, room), n_rows)
+    columns = stack_constraint_columns(problem)
+    room = measure_slack(problem.loss, problem.y, dual)
+    sizes = move_sizes(*sum_constraints(columns, problem.weights, dual, room), n_rows)
     if not np.all(np.isfinite(sizes)):
         return np.full(n_rows, np.inf)
     size = np.linalg.norm(columns * sizes, axis=1)
@@ -204,13 +204,13 @@ def feasible_moves(problem: Problem, dual: Array) -> Array:
     return room * size if size.max(initial=0.0) < 1.0 - FEW else np.full(n_rows, np.inf)
 
 
-def slack_of(loss: Loss, y: Array, dual: Array) -> Array:
+def measure_slack(loss: Loss, y: Array, dual: Array) -> Array:
     """How far each dual variable is from the edge of the domain, at most 1."""
     lower, upper = loss.derivative_range(y)
     return np.clip(np.minimum(upper + dual, -dual - lower), 0.0, 1.0)
 
 
-def constraint_sums(columns: Array, weights: Array, dual: Array, room: Array) -> tuple[Array, Array, Array]:
+def sum_constraints(columns: Array, weights: Array, dual: Array, room: Array) -> tuple[Array, Array, Array]:
     """``C^T (s o a)``, ``|C|^T |s o a|`` and ``C^T diag(s o room) C`` for the columns ``C`` of the equality constraints."""
     terms = weights * dual
     gram = columns.T @ ((weights * room)[:, None] * columns)
@@ -220,7 +220,7 @@ def constraint_sums(columns: Array, weights: Array, dual: Array, room: Array) ->
 def move_sizes(residual: Array, sizes: Array, gram: Array, n_rows: int) -> Array:
     """A move of at most ``room_i |C_i o m|`` with these ``m`` makes the constraints hold exactly; inf where none are known.
 
-    The arguments are the sums of :func:`constraint_sums` over ``n_rows`` rows, in any order.
+    The arguments are the sums of :func:`sum_constraints` over ``n_rows`` rows, in any order.
     """
     residual = np.abs(residual) + gamma(n_rows + 3) * sizes
     if not np.all(np.isfinite(gram)):
@@ -235,14 +235,14 @@ def move_sizes(residual: Array, sizes: Array, gram: Array, n_rows: int) -> Array
     return scales * (float(np.linalg.norm(residual / smallest)) * (1.0 + FEW) + TINY)
 
 
-def class_constraints(problem: Problem, dual: Array, q: Array) -> tuple[Array, Array, Array]:
+def list_class_constraints(problem: Problem, dual: Array, q: Array) -> tuple[Array, Array, Array]:
     """What the equality constraints of every class ask of dual variables ``a_i = e_y - q_i``, one line per row.
 
     The residual ``sum_i s_i a_i c_i^T`` over the columns ``c`` of the constraints, the sum of the absolute values of its
     terms, and the matrix that takes ``M`` to ``sum_i s_i h(q_i) M c_i c_i^T``, made regular where it has to be singular: moving
     ``q_i`` to ``q_i o (1 + m - q_i . m)``, ``m = M c_i``, changes the residual by that.
     """
-    columns, n_scores = constraint_columns(problem), problem.n_scores
+    columns, n_scores = stack_constraint_columns(problem), problem.n_scores
     terms, n_free = problem.weights[:, None] * dual, columns.shape[1]
     matrix = np.empty((n_scores, n_free, n_scores, n_free))
     for j in range(n_free):
@@ -257,16 +257,16 @@ def class_constraints(problem: Problem, dual: Array, q: Array) -> tuple[Array, A
 
 
 def _balance_classes(problem: Problem, dual: Array) -> Array:
-    """:func:`feasible_dual` with one score per class: probabilities are moved as a small move of scores would move them."""
+    """:func:`make_feasible_dual` with one score per class: probabilities are moved as a small move of scores would move them."""
     loss = problem.loss
     assert isinstance(loss, Multinomial)
     q = np.maximum(loss.probabilities_of(problem.y, -np.asfortranarray(dual)), 0.0)
     q /= q.sum(axis=1, keepdims=True)
     dual = -loss.slopes_of(problem.y, q)
     if problem.fit_intercept or problem.unpenalised.size:
-        columns = constraint_columns(problem)
+        columns = stack_constraint_columns(problem)
         for _ in range(2):
-            residual, _, matrix = class_constraints(problem, dual, q)
+            residual, _, matrix = list_class_constraints(problem, dual, q)
             if not np.all(np.isfinite(matrix)):
                 break
             moves = (np.linalg.lstsq(matrix, residual.ravel(), rcond=None)[0].reshape(residual.shape) @ columns.T).T
@@ -298,7 +298,7 @@ def has_spare_columns(problem: Problem) -> bool:
     return n_free > int(np.count_nonzero(problem.weights))
 
 
-def missing_optimum(problem: Problem) -> str | None:
+def explain_missing_optimum(problem: Problem) -> str | None:
     r"""Why a problem has no optimum or more than one, with a remedy; None where no reason is known.
 
     A penalty on every column makes the optimum exist and be unique. Columns without one, and the intercept, may spoil both:
@@ -322,7 +322,7 @@ def missing_optimum(problem: Problem) -> str | None:
     if not problem.in_memory:
         return None
     used = problem.weights > 0.0
-    free, y = constraint_columns(problem)[used], problem.targets[used]
+    free, y = stack_constraint_columns(problem)[used], problem.targets[used]
     if lacks_class(problem):
         return (
             f"no optimum exists: all rows are of the class {y[0]:+.0f}, and the unpenalised intercept has no best value. "

@@ -29,7 +29,7 @@ from glru.rows import (
     WeightSummary,
     is_out_of_memory,
     read_rows,
-    totals_of_blocks,
+    sum_totals,
     weigh,
 )
 
@@ -282,7 +282,7 @@ class Problem:
         _inputs.require_weight(known.largest.value)
         classes = None
         if self.loss.task == "classification":
-            classes = _inputs.classes_of(np.array(list(known.labels.counts)))
+            classes = _inputs.find_classes(np.array(list(known.labels.counts)))
             if not self.loss.several:
                 _inputs.require_two(classes)
             elif classes.size >= MAX_CLASSES:
@@ -331,7 +331,7 @@ class Problem:
         def __getattr__(self, name: str) -> Any:
             # Called for what is not there: of rows in blocks, whatever needs all of them at once.
             if name in IN_MEMORY and "rows" in self.__dict__:
-                raise not_in_memory(self, f"problem.{name}")
+                raise make_memory_error(self, f"problem.{name}")
             raise AttributeError(f"'Problem' object has no attribute {name!r}")
 
     def derive(self, **changes: Any) -> "Problem":
@@ -460,7 +460,7 @@ class Problem:
         """Upper bounds of sums over the rows."""
         if isinstance(self.rows, Blocks):
             settings = (self.loss, self.penalty, self.fit_intercept, self.scaling)
-            return totals_of_blocks(self.rows, *settings, self.total_weight)
+            return sum_totals(self.rows, *settings, self.total_weight)
         used, unit = self.weights > 0.0, 1.0 + gamma(self.n_rows + 8)
         weight_sum = float(self.weights.sum()) * unit
         norms = self.column_norms * unit
@@ -705,7 +705,7 @@ def require_problem(
         raise TypeError(f"expected a glru.Problem; got {type(value).__name__}. {advice}")
 
 
-def not_in_memory(problem: Problem, what: str) -> TypeError:
+def make_memory_error(problem: Problem, what: str) -> TypeError:
     """The error of whatever needs all rows in memory, where they are in blocks."""
     return TypeError(
         f"{what} needs all rows in memory; got {problem!r}. Make a glru.Problem of rows that fit in memory, for example of "

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from glru import duality
 from glru._budget import UNLIMITED, Budget
-from glru.bounds import Bounds, concatenate, from_queries, intersect, is_decided, unbounded
+from glru.bounds import Bounds, concatenate, convert_queries, intersect, is_decided, unbounded
 from glru.certificate import Certificate, certify
 from glru.linalg import Array, Matrix
 from glru.losses import Hinge
@@ -19,24 +19,24 @@ from glru.metric.classes import ClassMetric
 from glru.metric.columns import ColumnMetric
 from glru.metric.rows import uses_rows
 from glru.problem import Point, Problem
-from glru.regions import EVERY, LocalEllipsoid, Region, has_local, has_support, regions_of, score_bounds
+from glru.regions import EVERY, LocalEllipsoid, Region, has_local, has_support, list_regions, score_bounds
 from glru.regions.classes import (
     ClassBall,
     ClassEllipsoid,
+    compute_scores_with_errors,
     has_class_ball,
     has_classes,
+    make_unbounded_queries,
     query_bounds,
-    scores_with_errors,
-    unbounded_queries,
 )
-from glru.solution import Solution, dual_of
+from glru.solution import Solution, find_dual
 from glru.solvers import State, train
 from glru.solvers.api import prefers_products
 from glru.solvers.multinomial import class_newton_cg, direct_is_cheaper
 from glru.solvers.newton import Stop, Until, zero_point
 from glru.sums import chunks, loss_hessian
-from glru.updates import newton_candidate
-from glru.updates.carry import length_along, newton_step
+from glru.updates import find_newton_candidate
+from glru.updates.carry import choose_length_along, newton_step
 from glru.updates.chord_folds import ChordFolds, Decided, FoldRows, has_chords, split_blocks
 from glru.updates.class_space import ClassSpace, class_space, has_class_space
 from glru.updates.folds import Folds, has_folds
@@ -228,7 +228,7 @@ class Refinement:
 
     def take(self, certificate: Certificate, thorough: bool = True) -> bool:
         """Take in what a certificate proves, region by region until the bounds are decided; not ``thorough``: by the first that proves something."""
-        for region in regions_of(certificate, self.problem.fit_intercept, self.names):
+        for region in list_regions(certificate, self.problem.fit_intercept, self.names):
             if self.take_in(region, certificate.columns.dead):
                 return True
             if not thorough and not (isinstance(region, LocalEllipsoid) and np.isinf(region.radius)):
@@ -253,20 +253,20 @@ class Refinement:
         """
         problem = self.problem
         if not problem.in_memory:
-            return self.local_steps(point)
+            return self.step_locally(point)
         if "local" in self.names and has_products(problem):
-            stage = self.product_steps(point)
+            stage = self.step_by_products(point)
             if stage is not None:
                 return stage
         elif "local" in self.names and has_local(problem) and not stepped:
-            stage = self.local_steps(point)
+            stage = self.step_locally(point)
             if stage is not None:
                 return stage
         if self.carry(point, certificate) is not None:
             return "carry"
         before, here = np.inf, point
         for step in range(NEWTON_STEPS if self.steppable else 0):
-            candidate = newton_candidate(problem, here)
+            candidate = find_newton_candidate(problem, here)
             better = candidate.gap < 0.5 * before
             last = step + 1 == NEWTON_STEPS
             if self.take(candidate, self._thorough or last or not better):
@@ -279,7 +279,7 @@ class Refinement:
         self.point = min(point, here, key=lambda p: _gap(problem, p))
         return None
 
-    def local_steps(self, point: Point | LocalEllipsoid, dual: bool = True) -> str | None:
+    def step_locally(self, point: Point | LocalEllipsoid, dual: bool = True) -> str | None:
         """Newton steps under the local certificate alone, one Hessian each; the stage that decided the bounds, or None.
 
         A point whose gradient is far too large for a certificate is stepped on from without asking for one. ``dual``: whether the point that is
@@ -293,14 +293,14 @@ class Refinement:
             if region.nu < HOPEFUL and self.take_in(region, dead):
                 here = region.point
                 asked = dual and problem.in_memory
-                found = dual_of(problem, problem.scores(here.coef, here.intercept)) if asked else None
+                found = find_dual(problem, problem.scores(here.coef, here.intercept)) if asked else None
                 self.point = Point(here.coef, here.intercept, found)
                 return ("carry", "newton")[step] if step < 2 else "refine"
             if self.budget.spent:
                 break
         return None
 
-    def product_steps(self, point: Point) -> str | None:
+    def step_by_products(self, point: Point) -> str | None:
         """Trainings by products alone, each sharper than the last, under the local certificate in the metric of the penalty."""
         problem = self.problem
         for tol in PRODUCT_TOLS:
@@ -322,7 +322,7 @@ class Refinement:
     def tighten(self, point: Point) -> None:
         """Narrow the bounds by Newton steps under the local certificate, where there is one; no training."""
         if not self.done and has_local(self.problem):
-            self.local_steps(point)
+            self.step_locally(point)
 
     def train(
         self, point: Point, tol: float, thorough: bool = True, asked: bool = False, max_iter: int | None = None
@@ -348,7 +348,7 @@ class Refinement:
         self.take(best)
         left = NEWTON_STEPS if max_iter is None else min(NEWTON_STEPS, max_iter - last.n_iter)
         for _ in range(left if self.steppable and not self.done else 0):
-            stepped = newton_candidate(problem, best.point)
+            stepped = find_newton_candidate(problem, best.point)
             if not stepped.gap < 0.5 * best.gap:
                 break
             best = stepped
@@ -388,9 +388,9 @@ def _gap(problem: Problem, point: Point) -> float:
     return value if np.isfinite(value) else np.inf
 
 
-def certified_bounds(certificate: Certificate, queries: Matrix) -> Bounds:
+def bound_by_certificate(certificate: Certificate, queries: Matrix) -> Bounds:
     """Everything that a certificate proves about the scores of some queries."""
-    regions = regions_of(certificate, certificate.problem.fit_intercept)
+    regions = list_regions(certificate, certificate.problem.fit_intercept)
     return score_bounds(regions, queries, certificate.columns.dead)
 
 
@@ -451,10 +451,10 @@ def column_ellipsoids(problem: Problem, start: Point | LocalEllipsoid) -> Iterat
         point, length = _step_on(problem, region, full=converging or not problem.in_memory)
         if length == 0.0:
             return
-        before, region = region.nu, _next_ellipsoid(problem, region, point)
+        before, region = region.nu, _make_next_ellipsoid(problem, region, point)
 
 
-def _next_ellipsoid(problem: Problem, region: LocalEllipsoid, point: Point) -> LocalEllipsoid:
+def _make_next_ellipsoid(problem: Problem, region: LocalEllipsoid, point: Point) -> LocalEllipsoid:
     """The ellipsoid at the end of a step: in the metric that is there, where a Hessian costs more than products and the step was short."""
     constant = problem.loss.self_concordance
     chord = region.base is not None and isinstance(region.metric, ColumnMetric)
@@ -487,11 +487,11 @@ def _step_on(problem: Problem, region: LocalEllipsoid, full: bool) -> tuple[Poin
     """The point after a Newton step from the centre of an ellipsoid, and the length of the step: 1 for a full one."""
     if problem.in_memory and uses_rows(problem):
         return newton_step(problem, region.point, damped=not full)
-    length = 1.0 if full else length_along(problem, region.point, region.step)
+    length = 1.0 if full else choose_length_along(problem, region.point, region.step)
     return region.stepped(length), length
 
 
-def class_bounds(
+def bound_classes(
     problem: Problem,
     point: Point,
     queries: Matrix,
@@ -506,7 +506,7 @@ def class_bounds(
     The references, if none are given, are the labels of the model that the bounds are proven at. ``hopeful``: the gradient's norm from which on bounds
     are asked for.
     """
-    found, asked = unbounded_queries(queries.shape[0], problem.n_scores), True
+    found, asked = make_unbounded_queries(queries.shape[0], problem.n_scores), True
 
     def ask(region: ClassEllipsoid) -> Bounds:
         if not region.nu < hopeful:
@@ -542,7 +542,7 @@ def class_ellipsoids(problem: Problem, point: Point) -> Iterator[ClassEllipsoid]
         before, region, n_chords = region.nu, region.stepped(), n_chords + 1
 
 
-def class_training(
+def train_classes(
     problem: Problem,
     point: Point,
     queries: Matrix,
@@ -553,9 +553,9 @@ def class_training(
     """Bounds from the trained model, the references, which are its labels if none are given, and the model.
 
     The ball of the training's own gap is asked first, and before that one of a start with a dual point, which was trained elsewhere; where these decide too little and
-    the Hessian is small enough to form, :func:`class_bounds`.
+    the Hessian is small enough to form, :func:`bound_classes`.
     """
-    found = unbounded_queries(queries.shape[0], problem.n_scores)
+    found = make_unbounded_queries(queries.shape[0], problem.n_scores)
     leaders: Rows = np.zeros(queries.shape[0], dtype=np.intp) if reference is None else reference
     formed, has_ball = has_classes(problem), has_class_ball(problem)
     first = TRAINED_FIRST if point.dual is None or not has_ball else None
@@ -565,31 +565,31 @@ def class_training(
         if reference is None:
             # Bounds of differences from one class say nothing of those from another.
             leaders = (queries @ point.coef.T + point.intercept).argmax(axis=1)
-            found = unbounded_queries(queries.shape[0], problem.n_scores)
+            found = make_unbounded_queries(queries.shape[0], problem.n_scores)
         if has_ball:
             ball = ClassBall(certify(problem, point) if best is None else best.certificate)
             found = intersect(found, ball.queries(queries, leaders))
         if decided(*found) or budget.spent:
             return found, leaders, point
     if formed:
-        closer, point = class_bounds(problem, point, queries, leaders, decided, budget)
+        closer, point = bound_classes(problem, point, queries, leaders, decided, budget)
         found = intersect(found, closer)
     return found, leaders, point
 
 
-def _class_fold(
+def _bound_class_fold(
     fold: Problem, test: Rows, start: Point, width: float | None, budget: Budget, aim: float | None
 ) -> tuple[Bounds, str]:
-    """:func:`single_fold_bounds` with one score per class: Newton steps from the model of all rows, those with certificates where they have converged, or a training where they do not."""
+    """:func:`bound_single_fold` with one score per class: Newton steps from the model of all rows, those with certificates where they have converged, or a training where they do not."""
     if budget.spent:
-        return from_queries(*unbounded_queries(test.size, fold.n_scores)), "undetermined"
+        return convert_queries(*make_unbounded_queries(test.size, fold.n_scores)), "undetermined"
 
     def decided(lower: Array, upper: Array) -> bool:
-        known = from_queries(lower, upper)
+        known = convert_queries(lower, upper)
         return bool(np.all(known.enough(width))) and (aim is None or bool(np.all(known.enough(aim))))
 
     if not fold.in_memory:
-        return _class_block_fold(fold, test, start, decided, budget)
+        return _bound_class_block_fold(fold, test, start, decided, budget)
     queries = fold.matrix[test]
     # Where no more than labels is asked of a large Hessian, the ball of a training by products is cheaper.
     if has_classes(fold) and (width is not None or aim is not None or direct_is_cheaper(fold)):
@@ -597,39 +597,42 @@ def _class_fold(
         asked = min(HOPEFUL, (aim or width or 1.0) / SHORT_ROW)
         if not direct_is_cheaper(fold):
             start = class_newton_cg(fold, start, Stop(CLASS_TRAINED, None, NEWTON_STEPS)).point
-        bounds = from_queries(*class_bounds(fold, start, queries, None, decided, budget, asked)[0])
+        bounds = convert_queries(*bound_classes(fold, start, queries, None, decided, budget, asked)[0])
         if np.all(bounds.enough(width)):
             return bounds, "refine"
-    bounds = from_queries(*class_training(fold, start, queries, None, decided, budget)[0])
+    bounds = convert_queries(*train_classes(fold, start, queries, None, decided, budget)[0])
     return bounds, "training" if np.all(bounds.enough(width)) else "undetermined"
 
 
-def _class_block_fold(
+def _bound_class_block_fold(
     fold: Problem, test: Rows, start: Point, decided: AllDecided, budget: Budget
 ) -> tuple[Bounds, str]:
-    """:func:`_class_fold` of rows in blocks: Newton steps, a pass each, and one over the tested rows where bounds are worth asking for."""
-    found, place = unbounded_queries(test.size, fold.n_scores), {k: own for k, (own, _) in fold.locate(test).items()}
+    """:func:`_bound_class_fold` of rows in blocks: Newton steps, one pass each, and one over the tested rows where bounds are worth asking for."""
+    found, place = (
+        make_unbounded_queries(test.size, fold.n_scores),
+        {k: own for k, (own, _) in fold.locate(test).items()},
+    )
     for region in class_ellipsoids(fold, start):
         if region.nu < HOPEFUL:
-            parts = fold.map(_class_queries, region.point, region.metric, region.radius, own=place)
+            parts = fold.map(_bound_class_queries, region.point, region.metric, region.radius, own=place)
             found = concatenate(parts)
         if budget.spent or decided(*found):
             break
-    bounds = from_queries(*found)
+    bounds = convert_queries(*found)
     return bounds, "refine" if decided(*found) else "undetermined"
 
 
-def _class_queries(part: Problem, places: Rows, point: Point, metric: ClassMetric, radius: float) -> Bounds:
+def _bound_class_queries(part: Problem, places: Rows, point: Point, metric: ClassMetric, radius: float) -> Bounds:
     """Bounds of the queries of some rows of a block, from an ellipsoid around a point."""
     X = part.matrix[places]
-    scores, errors = scores_with_errors(X, point, part.fit_intercept)
+    scores, errors = compute_scores_with_errors(X, point, part.fit_intercept)
     if not np.isfinite(radius):
-        return unbounded_queries(*scores.shape)
+        return make_unbounded_queries(*scores.shape)
     radii = np.full(len(scores), radius)
     return query_bounds(scores, metric.all_forms(X), metric.unit, radii, errors, scores.argmax(axis=1))
 
 
-def fold_bounds(
+def bound_folds(
     problem: Problem,
     folds: Sequence[Problem],
     tests: Sequence[Rows],
@@ -662,24 +665,24 @@ def fold_bounds(
             solution = train(problem, FOLD_START, budget=budget)
         start = solution.point if isinstance(solution, Solution) else train(problem, FOLD_START, budget=budget).point
         for fold, test in zip(folds, tests, strict=True):
-            yield _class_fold(fold, test, start, width, budget, aim)
+            yield _bound_class_fold(fold, test, start, width, budget, aim)
         return
     if problem.in_memory and _is_quadratic(problem) and not has_folds(problem):
         hessians = quadratic_hessians(problem, folds, tests)
         for fold, test, hessian in zip(folds, tests, hessians, strict=True):
-            yield single_fold_bounds(problem, zero_point(problem), None, fold, test, width, budget, aim, hessian)
+            yield bound_single_fold(problem, zero_point(problem), None, fold, test, width, budget, aim, hessian)
         return
     if not has_folds(problem):
         if problem.in_memory and finds_supports_anywhere(problem):
             for fold, test in zip(folds, tests, strict=True):
-                yield single_fold_bounds(problem, zero_point(problem), None, fold, test, width, budget, aim)
+                yield bound_single_fold(problem, zero_point(problem), None, fold, test, width, budget, aim)
             return
         known = solution if isinstance(solution, Solution) else solution()
         for fold, test in zip(folds, tests, strict=True):
-            yield single_fold_bounds(problem, known.point, known, fold, test, width, budget, aim)
+            yield bound_single_fold(problem, known.point, known, fold, test, width, budget, aim)
         return
     known_start = solution.point if isinstance(solution, Solution) else None
-    for _, bounds, more in grid_bounds([problem], [folds], tests, width, budget, aim, known_start):
+    for _, bounds, more in bound_grid([problem], [folds], tests, width, budget, aim, known_start):
         yield (bounds, "newton") if more is None else more()
 
 
@@ -711,7 +714,7 @@ def quadratic_hessians(problem: Problem, folds: Sequence[Problem], tests: Sequen
     ]
 
 
-def grid_bounds(
+def bound_grid(
     problems: Sequence[Problem],
     folds: Sequence[Sequence[Problem]],
     tests: Sequence[Rows],
@@ -741,13 +744,13 @@ def grid_bounds(
 
     for batch in _batches(tests, problems[0].n_rows):
         mine = [one[batch] for one in folds]
-        found = _chord_bounds(problems, mine, tests[batch], narrow, width, budget, aim, start)
+        found = _bound_by_chords(problems, mine, tests[batch], narrow, width, budget, aim, start)
         if found is None:
-            found = _stepped_bounds(problems, mine, tests[batch], narrow, width, budget, aim, start)
+            found = _bound_by_steps(problems, mine, tests[batch], narrow, width, budget, aim, start)
         yield from found
 
 
-def _stepped_bounds(
+def _bound_by_steps(
     problems: Sequence[Problem],
     folds: Sequence[Sequence[Problem]],
     tests: Sequence[Rows],
@@ -757,7 +760,7 @@ def _stepped_bounds(
     aim: float | None,
     start: Point | None,
 ) -> Iterator[tuple[int, Bounds, Closer | None]]:
-    """:func:`grid_bounds` by :class:`~glru.updates.folds.Folds`, as many penalties together as their scores leave room for."""
+    """:func:`bound_grid` by :class:`~glru.updates.folds.Folds`, as many penalties together as their scores leave room for."""
     first, n_folds = problems[0], len(tests)
     free, size = first.fit_intercept, first.n_columns + int(first.fit_intercept)
     model = (np.zeros(size) if start is None else np.append(start.coef, [start.intercept] * int(free)))[:, None]
@@ -830,10 +833,10 @@ class _Steps:
         if self.is_narrow(k, width):
             return bounds, "newton"
         point = Point(model[: problem.n_columns], float(model[-1]) if problem.fit_intercept else 0.0)
-        return _closer_fold_bounds(bounds, problem, point, None, self.folds[k], self.tests[k], width, self.budget, aim)
+        return _bound_fold_closer(bounds, problem, point, None, self.folds[k], self.tests[k], width, self.budget, aim)
 
 
-def _chord_bounds(
+def _bound_by_chords(
     problems: Sequence[Problem],
     folds: Sequence[Sequence[Problem]],
     tests: Sequence[Rows],
@@ -843,14 +846,14 @@ def _chord_bounds(
     aim: float | None,
     start: Point | None,
 ) -> Iterator[tuple[int, Bounds, Closer | None]] | None:
-    """:func:`grid_bounds` by :class:`~glru.updates.chord_folds.ChordFolds`; None where that does not apply."""
+    """:func:`bound_grid` by :class:`~glru.updates.chord_folds.ChordFolds`; None where that does not apply."""
     rows = FoldRows.of(problems[0], folds[0], tests) if has_chords(problems[0]) else None
     if rows is None:
         return None
-    return _each_chord_bounds(rows, problems, folds, tests, decided, width, budget, aim, start)
+    return _bound_chords_in_turn(rows, problems, folds, tests, decided, width, budget, aim, start)
 
 
-def _each_chord_bounds(
+def _bound_chords_in_turn(
     rows: FoldRows,
     problems: Sequence[Problem],
     folds: Sequence[Sequence[Problem]],
@@ -898,12 +901,12 @@ def _finish_chords(
     if not np.all(np.isfinite(model)):
         model = np.zeros(model.size)
     point = Point(model[: problem.n_columns], float(model[-1]) if problem.fit_intercept else 0.0)
-    return _closer_fold_bounds(bounds, problem, point, None, fold, test, width, budget, aim)
+    return _bound_fold_closer(bounds, problem, point, None, fold, test, width, budget, aim)
 
 
-def _closer_fold_bounds(known: Bounds, *arguments: Any) -> tuple[Bounds, str]:
-    """Bounds that are known already and those of :func:`single_fold_bounds`, whose stage is given."""
-    more, stage = single_fold_bounds(*arguments)
+def _bound_fold_closer(known: Bounds, *arguments: Any) -> tuple[Bounds, str]:
+    """Bounds that are known already and those of :func:`bound_single_fold`, whose stage is given."""
+    more, stage = bound_single_fold(*arguments)
     return intersect(known, more), stage
 
 
@@ -919,7 +922,7 @@ def _batches(tests: Sequence[Rows], n_rows: int) -> Iterator[slice]:
     yield slice(begin, len(tests))
 
 
-def single_fold_bounds(
+def bound_single_fold(
     data: Problem,
     start: Point,
     solution: Solution | None,
@@ -935,7 +938,7 @@ def single_fold_bounds(
     ``solution``: of all rows, for wide data; ``hessian``: of the losses, if it is known.
     """
     if problem.loss.several:
-        return _class_fold(problem, test, start, width, budget, aim)
+        return _bound_class_fold(problem, test, start, width, budget, aim)
     if budget.spent or duality.has_spare_columns(problem):
         return unbounded(test.size), "undetermined"
 
@@ -965,15 +968,15 @@ def single_fold_bounds(
     if stepped:
         steps = Refinement(problem, queries, narrow, budget=budget)
         begin = start if hessian is None else LocalEllipsoid.at(problem, start, hessian=hessian)
-        stage = steps.local_steps(begin, dual=False)
+        stage = steps.step_locally(begin, dual=False)
         if decided(*steps.found):
             return steps.found, stage or "refine"
     if has_support(problem):
         proven = find_support(problem, start).score_bounds(queries)
         if decided(*proven):
             return proven, "newton"
-    dual = dual_of(problem, problem.scores(start.coef, start.intercept)) if start.dual is None else start.dual
-    point = Point(start.coef, start.intercept, duality.feasible_dual(problem, dual))
+    dual = find_dual(problem, problem.scores(start.coef, start.intercept)) if start.dual is None else start.dual
+    point = Point(start.coef, start.intercept, duality.make_feasible_dual(problem, dual))
     # Where the loss has kinks nothing is tightened below: a step or a training that goes on costs little more.
     found = refine(problem, point, queries, decided if has_local(problem) else narrow, budget=budget, stepped=stepped)
     if budget.spent and not decided(found.lower, found.upper):

@@ -9,7 +9,7 @@ import numpy as np
 from glru import duality
 from glru.certificate import Certificate, certify
 from glru.linalg import Array
-from glru.problem import Point, Problem, not_in_memory
+from glru.problem import Point, Problem, make_memory_error
 from glru.regions.class_sums import ClassSums
 from glru.regions.local import LocalEllipsoid
 from glru.sums import DualGap, Expansion, dual_gap
@@ -108,7 +108,7 @@ class Solution:
     def pair(self) -> Pair:
         """The dual point and its products, of rows in memory."""
         if self.known_pair is None:
-            raise not_in_memory(self.problem, "a solution's dual point")
+            raise make_memory_error(self.problem, "a solution's dual point")
         return self.known_pair
 
     @property
@@ -192,11 +192,11 @@ class Solution:
         )
 
 
-def solution_at(problem: Problem, point: Point, n_iter: int, status: Status, solver: str) -> Solution:
+def make_solution(problem: Problem, point: Point, n_iter: int, status: Status, solver: str) -> Solution:
     """The solution at a point, with all products and the gap computed afresh from the data."""
     dual = point.dual
     if dual is None:
-        dual = dual_of(problem, problem.scores(point.coef, point.intercept))
+        dual = find_dual(problem, problem.scores(point.coef, point.intercept))
     gap = duality.gap(problem, point.coef, point.intercept, dual)
     coef, dual = point.coef.view(), dual.view()
     for array in (coef, dual, gap.scores, gap.correlations, gap.row_terms, gap.column_terms):
@@ -215,30 +215,30 @@ def solution_at(problem: Problem, point: Point, n_iter: int, status: Status, sol
 
 
 def shift_columns(solution: Solution) -> Solution:
-    """The model after subtracting numbers near their means from columns far from zero, exactly (:meth:`glru.linalg.Matrix.exact_shifts`).
+    """The model after subtracting numbers near their means from columns far from zero, exactly (:meth:`glru.linalg.Matrix.find_exact_shifts`).
 
     As ``x . w + b = (x - c) . w + (b + c . w)``, the optimum is the same but for its intercept. Columns whose mean is large beside their spread
     resemble the intercept, and rounding errors grow with that ratio; here they do not. The solution is returned as it is without an intercept, where no
     shift matters, and for wide data, which :class:`~glru.metric.rows.RowSide` centres.
     """
-    problem, shifts = solution.problem, exact_shifts(solution.problem)
+    problem, shifts = solution.problem, find_exact_shifts(solution.problem)
     if shifts is None:
         return solution
     shifted = problem.derive(X=problem.matrix.dense() - shifts)
     with np.errstate(over="ignore"):  # a gap that overflows is infinite
         point = Point(solution.coef, solution.intercept + solution.coef @ shifts, solution.dual)
-        return solution_at(shifted, point, solution.n_iter, solution.status, solution.solver)
+        return make_solution(shifted, point, solution.n_iter, solution.status, solution.solver)
 
 
-def exact_shifts(problem: Problem) -> Array | None:
+def find_exact_shifts(problem: Problem) -> Array | None:
     """What :func:`shift_columns` subtracts from the columns of a problem; None where no shift matters."""
     tall = problem.in_memory and problem.n_columns <= problem.n_rows
-    return problem.matrix.exact_shifts() if problem.fit_intercept and tall else None
+    return problem.matrix.find_exact_shifts() if problem.fit_intercept and tall else None
 
 
-def dual_of(problem: Problem, scores: Array) -> Array:
+def find_dual(problem: Problem, scores: Array) -> Array:
     """A dual feasible point from the loss derivatives at the scores."""
-    return duality.feasible_dual(problem, -problem.loss.gradient(problem.y, scores))
+    return duality.make_feasible_dual(problem, -problem.loss.gradient(problem.y, scores))
 
 
 def relative(gap: float, primal_value: float) -> float:

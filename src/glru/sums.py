@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.certificate import bound_or_inf, loss_terms, penalty_terms, score_errors, weighted_sum
-from glru.duality import constraint_columns, constraint_sums, move_sizes, slack_of
-from glru.linalg import FEW, Array, arrays_of, gamma, weighted_norm
+from glru.duality import measure_slack, move_sizes, stack_constraint_columns, sum_constraints
+from glru.linalg import FEW, Array, gamma, get_arrays, weighted_norm
 from glru.losses import Loss
 from glru.metric.columns import ColumnMetric
 from glru.problem import Point, Problem
@@ -199,17 +199,17 @@ def loss_hessian(rows: Problem, curvatures: Array) -> Any:
     return rows.arrays.add_border(gram, rows.matrix.T @ curvatures, float(curvatures.sum()))
 
 
-def whole_gradient(totals: Totals, point: Point, gradient: Array) -> Array:
+def assemble_gradient(totals: Totals, point: Point, gradient: Array) -> Array:
     """The objective's gradient from that of the losses."""
     whole = gradient.copy()
     whole[: totals.n_columns] += totals.quadratic * point.coef + totals.penalty.linear
     return whole
 
 
-def whole_hessian(totals: Totals, hessian: Any, factor: float = 1.0) -> Any:
+def assemble_hessian(totals: Totals, hessian: Any, factor: float = 1.0) -> Any:
     """The objective's Hessian with the losses' multiplied by a factor; its upper triangle."""
     strengths = np.append(totals.quadratic, 0.0) if totals.fit_intercept else totals.quadratic
-    return arrays_of(hessian).add_diagonal(factor * hessian, strengths)
+    return get_arrays(hessian).add_diagonal(factor * hessian, strengths)
 
 
 @final
@@ -392,8 +392,8 @@ def dual_terms(part: Problem, point: Point, sizes: Array | None) -> DualTerms:
         if sizes is not None:
             # The constraints were summed in an earlier pass, whose slopes may have been others by their errors.
             again = 2.0 * rows.loss.slope_errors(rows.y, scores, off) + FEW * np.abs(slopes)
-            share = np.linalg.norm(constraint_columns(rows) * sizes, axis=1) * (1.0 + FEW)
-            moves = (slack_of(rows.loss, rows.y, -slopes) + again) * share + again
+            share = np.linalg.norm(stack_constraint_columns(rows) * sizes, axis=1) * (1.0 + FEW)
+            moves = (measure_slack(rows.loss, rows.y, -slopes) + again) * share + again
             largest = float(share.max(initial=0.0))
         total = weighted_sum(rows.weights, loss_terms(rows.loss, rows.y, scores, off, -slopes, moves))
         weighted, gradient = rows.weights * slopes, np.zeros_like(found.gradient)
@@ -407,7 +407,7 @@ def dual_terms(part: Problem, point: Point, sizes: Array | None) -> DualTerms:
 @final
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """The sums of :func:`glru.duality.constraint_sums`."""
+    """The sums of :func:`glru.duality.sum_constraints`."""
 
     residual: Array
     sizes: Array
@@ -423,8 +423,8 @@ def constraints(part: Problem, point: Point) -> Constraints:
     found = Constraints(np.zeros(size), np.zeros(size), np.zeros((size, size)))
     for _, rows in chunks(part):
         dual = -rows.loss.gradient(rows.y, rows.scores(point.coef, point.intercept))
-        room = slack_of(rows.loss, rows.y, dual)
-        found = found + Constraints(*constraint_sums(constraint_columns(rows), rows.weights, dual, room))
+        room = measure_slack(rows.loss, rows.y, dual)
+        found = found + Constraints(*sum_constraints(stack_constraint_columns(rows), rows.weights, dual, room))
     return found
 
 

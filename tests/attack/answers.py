@@ -21,7 +21,7 @@ from glru.verify.retraining import retrain
 from tests.attack.cases import DIGITS, Answer, left_out, some_queries
 from tests.attack.generators import hostile_change, hostile_problem, unscaled_problem, unscaled_rows
 from tests.attack.models import Model, classifier, labelled, regressor
-from tests.core import as_matrix, regions_of, score_bounds
+from tests.core import as_matrix, list_regions, score_bounds
 
 ABOVE = float(np.nextafter(0.0, 1.0))
 
@@ -120,7 +120,7 @@ def warm_starts(random: np.random.Generator) -> Iterator[Answer]:
     for name, solution in trained.items():
         with np.errstate(all="ignore"):
             proof = solution.certificate
-            regions = regions_of(proof, changed.fit_intercept)
+            regions = list_regions(proof, changed.fit_intercept)
             lower, upper = score_bounds(regions, as_matrix(queries), proof.columns.dead)
         yield f"warm start, scores: {name}", exact, lower, upper
         labels = np.where(lower > 0.0, 1, np.where(upper < 0.0, -1, 0))

@@ -40,11 +40,11 @@ from tests.core import (
     WideColumns,
     WideRows,
     as_matrix,
-    carried_bounds,
+    bound_carried,
+    bound_centred,
+    bound_to_second_order,
     carried_columns,
-    centred_bounds,
     certify,
-    feasible_dual,
     follows_rows,
     has_ascent,
     has_carried,
@@ -61,12 +61,12 @@ from tests.core import (
     has_subsets,
     has_support,
     has_wide_columns,
+    list_regions,
     local_rows,
+    make_feasible_dual,
     newton_ellipsoids,
-    regions_of,
     removal_factors,
     row_models,
-    second_order_bounds,
     uses_rows,
     wide_rows,
 )
@@ -137,8 +137,8 @@ def points(random: np.random.Generator) -> Iterator[Answer]:
     with np.errstate(all="ignore"):
         intercept = float(moved(np.array([solution.intercept]))[0])
         dual = -problem.loss.project(problem.y, -moved(solution.dual))
-        point = Point(moved(solution.coef), intercept, feasible_dual(problem, dual))
-        regions = regions_of(certify(problem, point), problem.fit_intercept)
+        point = Point(moved(solution.coef), intercept, make_feasible_dual(problem, dual))
+        regions = list_regions(certify(problem, point), problem.fit_intercept)
         queries = some_queries(random, problem)
         exact = truth.scores(queries)
         for name, region in [
@@ -227,10 +227,10 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
     solution = quiet(problem, random)
     if has_carried(problem):
         for bound in ("primal", "dual", "midpoint"):
-            lower, upper = carried_bounds(solution, bound)
+            lower, upper = bound_carried(solution, bound)
             yield f"carried rows {bound}", exact, lower[rows], upper[rows]
     if has_centred(problem):
-        lower, upper = centred_bounds(solution)
+        lower, upper = bound_centred(solution)
         yield "centred rows", exact, lower[rows], upper[rows]
     if has_ascent(problem):
         yield "AscentRows", exact, *AscentRows(solution).bounds(rows, never)
@@ -241,11 +241,11 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
         if has_local_rows(problem) or has_piece_rows(problem):
             local = LocalRows(solution, float(factor))
             yield "local rows", values, *local.bounds(here, never)
-            yield "local rows, sharp", values, *local.sharp_bounds(here)
+            yield "local rows, sharp", values, *local.bound_sharply(here)
             yield "local rows, refined", values, *local.refined(here, never, 4)
             if problem.loss.fourth_constant is not None:
                 for family in (local, LocalRows(local, float(factor))):
-                    yield "local rows, second order", values, *second_order_bounds(family, here)
+                    yield "local rows, second order", values, *bound_to_second_order(family, here)
         if has_subsets(problem) and np.all(problem.weights > 0.0):
             sets, start = np.arange(problem.n_columns)[None], solution.point.packed(problem.fit_intercept)
             together = SubsetRows(SubsetModels(problem, problem.matrix[here[:0]]), sets, start[None], float(factor))
@@ -260,7 +260,7 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
             yield f"WideRows, {n_steps} steps", exact, *wide.bounds(rows, never, n_steps)
         with patch.object(wide_rows, "MANY_SOLVES", 1), patch.object(wide_rows, "FEWEST_ROWS", 0):
             few = WideRows(solution)
-            yield "WideRows, few", exact, *few.quick_bounds(rows)
+            yield "WideRows, few", exact, *few.bound_quickly(rows)
             yield "WideRows, few, 4 steps", exact, *few.bounds(rows, never, 4)
         yield from _balls(solution, rows, exact)
         for place in range(0, rows.size, 3):
@@ -275,7 +275,7 @@ def _balls(solution: glru.Solution, rows: np.ndarray, exact: list[Any]) -> Itera
         with patch.object(row_models, "has_fast_products", lambda _, known=by_products: known):
             wide = WideRows(solution)
             for n_steps in (1, 3) if wide.has_balls else ():
-                yield f"WideRows, {n_steps} balls", exact, *wide.ball_bounds(rows, never, n_steps)
+                yield f"WideRows, {n_steps} balls", exact, *wide.bound_by_balls(rows, never, n_steps)
 
 
 def _column_families(random: np.random.Generator) -> Iterator[Answer]:
@@ -362,14 +362,14 @@ def _lonely_rows(random: np.random.Generator) -> Iterator[Answer]:
     if not rows.size:
         return
     yield "WideRows, lonely", exact, *wide.bounds(rows, never, 30)
-    yield "WideRows, lonely and quick", exact, *wide.quick_bounds(rows)
+    yield "WideRows, lonely and quick", exact, *wide.bound_quickly(rows)
     with patch.object(wide_rows, "MANY_SOLVES", 1), patch.object(wide_rows, "FEWEST_ROWS", 0):
         few = WideRows(solution)
-        yield "WideRows, few and lonely", exact, *few.quick_bounds(rows)
+        yield "WideRows, few and lonely", exact, *few.bound_quickly(rows)
         yield "WideRows, few and lonely, 4 steps", exact, *few.bounds(rows, never, 4)
     yield from _balls(solution, rows, exact)
     if has_centred(problem):
-        lower, upper = centred_bounds(solution)
+        lower, upper = bound_centred(solution)
         yield "centred rows, lonely", exact, lower[rows], upper[rows]
     if has_ascent(problem):
         yield "AscentRows, lonely", exact, *AscentRows(solution).bounds(rows, never)
@@ -393,7 +393,7 @@ def far_rows(random: np.random.Generator) -> Iterator[Answer]:
     with np.errstate(all="ignore"), everywhere, patch.object(local_rows, "MUCH_SHORTER", 1.01):
         if has_carried(problem):
             for bound in ("midpoint", "auto"):
-                lower, upper = carried_bounds(solution, bound)
+                lower, upper = bound_carried(solution, bound)
                 yield f"far rows, carried {bound}", exact, lower[rows], upper[rows]
         factors = removal_factors(problem)[rows]
         families = [(None, np.arange(rows.size))] if has_local_rows(problem) else []
@@ -402,13 +402,13 @@ def far_rows(random: np.random.Generator) -> Iterator[Answer]:
             here, values = rows[mine], [exact[k] for k in mine]
             local = LocalRows(solution, factor)
             yield "far rows, local", values, *local.bounds(here, never)
-            yield "far rows, sharp", values, *local.sharp_bounds(here)
+            yield "far rows, sharp", values, *local.bound_sharply(here)
             for n_steps in (1, 3):
                 yield f"far rows, {n_steps} steps", values, *local.refined(here, never, n_steps)
             yield "far rows, exact steps", values, *local.refined(here, never, 3, exact=True)
         if has_row_models(problem):
             wide = WideRows(solution)
-            yield "far rows, wide and quick", exact, *wide.quick_bounds(rows)
+            yield "far rows, wide and quick", exact, *wide.bound_quickly(rows)
             yield "far rows, wide", exact, *wide.bounds(rows, never, 3)
             yield from _balls(solution, rows, exact)
 
@@ -449,7 +449,7 @@ def folds(random: np.random.Generator) -> Iterator[Answer]:
             exponents, radii = (f(place, columns, reference) for f in (family.exponents, family.radii))
             for column, truth in enumerate(truths):
                 owners, values = np.full(places.size, column), truth.scores(dense)
-                bounds = family.penalty_bounds(place, radii, exponents, places, owners)
+                bounds = family.bound_by_penalty(place, radii, exponents, places, owners)
                 yield f"{kind}, {away:g} from the optimum", values, *bounds
         if has_chords(problem):
             grid = [parts[k : k + len(splits)] for k in range(0, len(parts), len(splits))]

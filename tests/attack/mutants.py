@@ -280,7 +280,9 @@ MUTANTS: dict[str, Mutant] = {
     "correlations-taken-as-exact": Mutant("glru.certificate:penalty_terms", _no_slack_for_correlations, ROUNDING),
     "gap-rounded-down": Mutant("glru.certificate:weighted_sum", scaled(0.999), ROUNDING),
     "dual-point-not-repaired": Mutant(
-        "glru.certificate:feasible_moves", result(lambda moves: np.where(np.isfinite(moves), 0.0, np.inf)), ROUNDING
+        "glru.certificate:find_feasible_moves",
+        result(lambda moves: np.where(np.isfinite(moves), 0.0, np.inf)),
+        ROUNDING,
     ),
     "dual-move-forgotten": Mutant("glru.certificate:lengthen_moves", scaled(0.0), ROUNDING),
     "dual-move-not-lengthened": Mutant(
@@ -341,7 +343,7 @@ MUTANTS: dict[str, Mutant] = {
     "inverse-of-a-device-taken-as-exact": Mutant("glru.metric.columns:inverse_residual", scaled(0.0), DEVICES),
     "factor-of-a-device-taken-as-exact": Mutant("glru.metric.columns:factor_residual", scaled(0.0), DEVICES),
     # Carried certificates.
-    "old-weights-in-carried-rows": Mutant("glru.updates.carry:weight_factor", always(1.0), CARRY),
+    "old-weights-in-carried-rows": Mutant("glru.updates.carry:compute_weight_factor", always(1.0), CARRY),
     "rows-that-come-forgotten": Mutant(
         "glru.updates.carry:_carry_rows",
         lambda carry: (
@@ -356,10 +358,10 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.carried_rows:removal_factors", result(lambda factors: np.ones_like(factors)), FAMILIES
     ),
     "carried-dual-bound-taken-as-exact": Mutant(
-        "glru.updates.carried_rows:Carried._dual_bounds", _no_slack_for_carried, SLACK
+        "glru.updates.carried_rows:Carried._bound_dual", _no_slack_for_carried, SLACK
     ),
     "half-of-the-midpoint-ball": Mutant(
-        "glru.updates.carried_rows:Carried._midpoint_bounds", inside(ball_radius=scaled(0.5)), FAMILIES
+        "glru.updates.carried_rows:Carried._bound_midpoint", inside(ball_radius=scaled(0.5)), FAMILIES
     ),
     "centred-rows-nearer-than-they-are": Mutant(
         "glru.updates.centred_rows:_distances", result(lambda found: (0.5 * found[0], found[1])), FAMILIES
@@ -406,7 +408,9 @@ MUTANTS: dict[str, Mutant] = {
         "glru.deletion.result:Influence._slack", scaled(0.0), DELETION
     ),
     "lengths-of-closed-forms-too-large": Mutant(
-        "glru.deletion.deletions:Deletions._closed_lengths", result(lambda found: (1.01 * found[0], found[1])), DELETION
+        "glru.deletion.deletions:Deletions._measure_closed_moves",
+        result(lambda found: (1.01 * found[0], found[1])),
+        DELETION,
     ),
     "refined-models-taken-as-exact": Mutant(
         "glru.deletion.deletions:Deletions._take_model",
@@ -424,10 +428,10 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.local_rows:LocalRows.norm_cuts", result(lambda cuts: [(norm, 0.0) for norm, _ in cuts]), SLACK
     ),
     "hundredth-of-the-radius-without-rows-that-move-far": Mutant(
-        "glru.updates.local_rows:RowCandidates._followed_radii", scaled(0.01), FAMILIES
+        "glru.updates.local_rows:RowCandidates._bound_followed_radii", scaled(0.01), FAMILIES
     ),
     "moves-of-long-rows-dropped": Mutant(
-        "glru.updates.local_rows:RowRemovals._long_moves",
+        "glru.updates.local_rows:RowRemovals._bound_long_moves",
         result(lambda found: (0.0 * found[0], 0.0 * found[1])),
         FAMILIES,
     ),
@@ -502,7 +506,7 @@ MUTANTS: dict[str, Mutant] = {
     "gradients-of-chord-steps-taken-as-exact": Mutant("glru.updates.chord_folds:FoldRows.errors", scaled(0.0), FOLDS),
     "curvatures-that-do-not-move": Mutant("glru.updates.row_models:RowModels.exponent", scaled(0.0), FAMILIES),
     "tenth-of-the-radius-of-quick-rows": Mutant(
-        "glru.updates.wide_rows:WideRows._quickly", inside(local_radius=scaled(0.1)), FAMILIES
+        "glru.updates.wide_rows:WideRows._bound_by_sizes", inside(local_radius=scaled(0.1)), FAMILIES
     ),
     "tenth-of-the-gradient-of-wide-rows": Mutant(
         "glru.updates.wide_rows:WideRows.gradient_norms", scaled(0.1), FAMILIES
@@ -597,7 +601,7 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.columns.local:LocalColumns.certified", inside(lost_shares=scaled(0.0)), COLUMNS
     ),
     "rows-moved-far-carry-nothing-of-removals": Mutant(
-        "glru.updates.local_rows:RowCandidates._followed_radii", inside(lost_shares=scaled(0.0)), FAMILIES
+        "glru.updates.local_rows:RowCandidates._bound_followed_radii", inside(lost_shares=scaled(0.0)), FAMILIES
     ),
     "supports-without-a-radius": Mutant("glru.regions.support:Support.holds", _no_radii, SUPPORT),
     "supports-with-limits-that-do-not-err": Mutant("glru.regions.support:Support.holds", _no_share, SUPPORT),
@@ -672,9 +676,11 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Information criteria.
     "free-columns-projected-out-exactly": Mutant(
-        "glru.selection.dof:freedom_at", inside(length=_exact_free_columns), INFORMATION
+        "glru.selection.dof:count_freedom", inside(length=_exact_free_columns), INFORMATION
     ),
-    "singular-values-taken-as-exact": Mutant("glru.selection.dof:freedom_at", inside(UNIT=zero, FEW=zero), INFORMATION),
+    "singular-values-taken-as-exact": Mutant(
+        "glru.selection.dof:count_freedom", inside(UNIT=zero, FEW=zero), INFORMATION
+    ),
     "degrees-of-freedom-of-curvatures-that-do-not-move": Mutant(
         "glru.selection.dof:bounds_nearby", _same_curvatures, INFORMATION
     ),
@@ -684,7 +690,7 @@ MUTANTS: dict[str, Mutant] = {
         "glru.selection.criteria:_half_deviances", _at_the_middle, GENERALISED_STEPWISE
     ),
     "saturated-likelihood-taken-as-exact": Mutant(
-        "glru.selection.criteria:_saturated", inside(FEW=zero, gamma=nothing), GENERALISED_STEPWISE
+        "glru.selection.criteria:_bound_saturated", inside(FEW=zero, gamma=nothing), GENERALISED_STEPWISE
     ),
     # Intervals of metrics.
     "means-of-a-metric-taken-as-exact": Mutant("glru.bounds:_means", inside(gamma=nothing, TINY=zero), SLACK),
@@ -738,7 +744,7 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.local_rows:LocalRows._place", inside(gradient_errors=scaled(0.0)), BLOCKS
     ),
     "blocks-own-factor-forgotten": Mutant(
-        "glru.updates.local_rows:RowRemovals.own_factors",
+        "glru.updates.local_rows:RowRemovals.find_own_factors",
         lambda own: lambda self, rows: (np.full(rows.n_rows, self.middle_factor), own(self, rows)[1]),
         BLOCKS,
     ),
@@ -779,7 +785,7 @@ MUTANTS: dict[str, Mutant] = {
     "classes-hundredth-of-the-radius-of-one-model": Mutant(
         "glru.regions.classes:ClassEllipsoid.radius", scaled(0.01), CLASSES
     ),
-    "classes-drift-from-the-metric-forgotten": Mutant("glru.regions.classes:largest_range", scaled(0.0), CLASS_CHANGES),
+    "classes-drift-from-the-metric-forgotten": Mutant("glru.regions.classes:bound_range", scaled(0.0), CLASS_CHANGES),
     "classes-fifth-of-the-ball": Mutant("glru.regions.classes:ClassBall.radius", scaled(0.2), CLASS_CHANGES),
     "classes-intercepts-of-a-ball-taken-as-exact": Mutant(
         "glru.regions.classes:ClassBall._intercept_widths",
@@ -799,7 +805,7 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.class_rows:ClassCandidates._rounding", result(lambda sizes: 0.0 * sizes), CLASSES
     ),
     "classes-tenth-of-the-divergence": Mutant("glru.certificate:class_terms", scaled(0.1), CLASSES),
-    "classes-moves-of-constraints-forgotten": Mutant("glru.certificate:_class_moves", scaled(0.0), CLASSES),
+    "classes-moves-of-constraints-forgotten": Mutant("glru.certificate:_find_class_moves", scaled(0.0), CLASSES),
     "classes-scores-taken-as-exact": Mutant("glru.regions.classes:widen_queries", _queries_without_errors, CLASSES),
     "classes-slopes-taken-as-exact": Mutant("glru.regions.class_sums:ClassSums.slope_error", nothing, CLASSES),
     "classes-errors-of-scores-cost-no-gradient": Mutant(

@@ -286,7 +286,7 @@ def folds(
     adapted, classes = truth.adapted, truth.adapted.classes
     if classes is not None and any(np.unique(y[train]).size < 2 for train, _ in splits):
         return
-    changes = adapted.changes_of(splits)
+    changes = adapted.find_changes(splits)
     yield from truth.steps([train.tolist() for train, _ in splits], changes)
     exact: list[Exact] = []
     for k, ((train, test), fold) in enumerate(zip(splits, adapted.folds(splits, changes), strict=True)):

@@ -91,12 +91,16 @@ def refitted(random: np.random.Generator) -> Iterator[Answer]:
 
 def _expanded(family: TallRefits, rows: np.ndarray, exact: list[Any]) -> Iterator[Answer]:
     """The bounds that follow from expansions of the losses, of first and second order."""
-    yield "TallRefits, first order", exact, *family.quick_bounds(rows, lambda lower, _: np.ones(len(lower), dtype=bool))
+    yield (
+        "TallRefits, first order",
+        exact,
+        *family.bound_quickly(rows, lambda lower, _: np.ones(len(lower), dtype=bool)),
+    )
     known = family.problem.loss.fourth_constant is not None and family.family.usable
     if known and family.family.base.constant > 0.0:
-        places, first = family.closer.first_candidates(rows)
+        places, first = family.closer.find_first_candidates(rows)
         if first is not None:
-            yield "TallRefits, second order", [exact[k] for k in places], *first.second_order_bounds()
+            yield "TallRefits, second order", [exact[k] for k in places], *first.bound_to_second_order()
 
 
 def refitted_classes(random: np.random.Generator) -> Iterator[Answer]:

@@ -15,7 +15,7 @@ from tests.attack.campaign import campaign
 from tests.attack.cases import left_out, never
 from tests.attack.generators import unscaled_rows
 from tests.cases import dense, make
-from tests.core import LocalEllipsoid, LocalRows, Point, column_metric, removal_factors
+from tests.core import LocalEllipsoid, LocalRows, Point, make_column_metric, removal_factors
 
 
 @pytest.mark.parametrize("first", [0, 1000])
@@ -129,7 +129,7 @@ def test_inverse_of_an_ill_conditioned_factor():
     """What the metric's rounding bound rests on: the product of the factor with its inverse, in this order."""
     X = np.vander(np.linspace(0.5, 1.5, 30), 7)
     problem = make(glru.Squared(), glru.L2(1e-7), 30, 7).derive(X=X)
-    metric = column_metric(problem.totals, problem.hessian(np.full(30, 1.0 / 30)))
+    metric = make_column_metric(problem.totals, problem.hessian(np.full(30, 1.0 / 30)))
     assert metric.eta < 1.0
     factor, inverse = ([[Fraction(v) for v in row] for row in part] for part in (metric.factor, metric.inverse))
     size = len(factor)

@@ -11,7 +11,7 @@ from tests.cases import LOSSES, PROBLEMS, dense, each, make, uneven
 from tests.certificates import exact
 from tests.certificates.test_after import KINDS, make_change
 from tests.certificates.truth import trained
-from tests.core import carried_point, carry, certify, correlation_range
+from tests.core import carry, carry_point, certify, correlation_range
 
 STRONG = {
     "l2": glru.L2(0.05),
@@ -131,7 +131,7 @@ def test_every_certificate_is_on_the_safe_side(make_problem, loss):
     problem = make_problem(loss, glru.ElasticNet(0.05, 0.02))
     change = glru.RemoveRows([2, 5]) + glru.AddRows(dense(1, problem.n_columns, 4), [1.0])
     changed = change.apply(problem)
-    point = carried_point(problem, trained(problem, 1e-6).point, change)
+    point = carry_point(problem, trained(problem, 1e-6).point, change)
     certificate = certify(changed, point)
     gap = exact.gap(changed, point.coef, point.dual, point.intercept)
     # With an intercept the certificate speaks of a feasible point next to this one, whose gap differs in the last digits.
@@ -145,13 +145,13 @@ def test_carried_point_of_every_row_and_column():
     solution = trained(problem, 1e-10)
     rows = dense(2, 4, 5)
     change = glru.RemoveRows([0]) + glru.AddRows(rows, [1.0, -1.0]) + glru.RemoveColumns([1])
-    point = carried_point(problem, solution.point, change)
+    point = carry_point(problem, solution.point, change)
     np.testing.assert_array_equal(point.coef, solution.coef[[0, 2, 3]])
     np.testing.assert_array_equal(point.dual[:11], solution.dual[1:])
     expected = -glru.Logistic().gradient([1.0, -1.0], rows @ solution.coef)
     np.testing.assert_allclose(point.dual[11:], expected, rtol=1e-14)
     Z = dense(12, 1, 6)
-    more = carried_point(problem, solution.point, glru.AddColumns(Z))
+    more = carry_point(problem, solution.point, glru.AddColumns(Z))
     assert more.coef[4] == pytest.approx(float(Z[:, 0] @ (problem.weights * solution.dual)) / 0.05, rel=1e-13)
 
 
@@ -162,7 +162,7 @@ def test_changed_rows_get_new_dual_variables(fit_intercept):
     solution = trained(problem, 1e-10)
     for change in (glru.Relabel([2, 5], [9.0, -9.0]), glru.EditValues([5, 2], [0, 3], 4.0)):
         changed = change.apply(problem)
-        point = carried_point(problem, solution.point, change)
+        point = carry_point(problem, solution.point, change)
         scores = changed.X @ solution.coef + solution.intercept
         expected = np.where(np.isin(np.arange(12), [2, 5]), changed.y - scores, solution.dual)
         # An intercept shifts all of them until they balance.

@@ -15,7 +15,7 @@ from tests.core import (
     Deletions,
     LocalRows,
     OrthogonalMetric,
-    contested_rows,
+    find_contested_rows,
     rank,
     start_run,
     sum_closely,
@@ -410,8 +410,8 @@ def test_the_rules_of_a_ranking():
     assert rank("x", lower, upper, 1).certified and rank("x", lower, upper, 1).ties == []
     found = rank("x", lower, upper, 2)
     assert not found.certified and found.rows.tolist() == [0, 1] and found.ties == [(1, 3)]
-    assert sorted(contested_rows(lower, upper, 2)) == [1, 3]
-    assert contested_rows(lower, upper, 1).size == 0
+    assert sorted(find_contested_rows(lower, upper, 2)) == [1, 3]
+    assert find_contested_rows(lower, upper, 1).size == 0
     # A row whose interval meets the edge exactly is contested.
     assert not rank("x", np.array([1.0, 0.0]), np.array([2.0, 1.0]), 1).certified
 

@@ -22,10 +22,10 @@ from tests.core import (
     carry,
     centers,
     certify,
-    column_metric,
-    feasible_moves,
+    find_feasible_moves,
     linear_range,
     loss_terms,
+    make_column_metric,
     penalty_terms,
     quick_loss_terms,
     score_errors,
@@ -173,7 +173,7 @@ def test_the_correction_of_the_dual(loss, lam, tilt):
     dual = solution.dual + tilt * random.random(40) * np.abs(solution.dual)
     dual = -loss.project(problem.y, -dual)
     point = glru.Point(solution.coef + 1e-3, solution.intercept, dual)
-    certificate, moves = certify(problem, point), feasible_moves(problem, dual)
+    certificate, moves = certify(problem, point), find_feasible_moves(problem, dual)
     if not np.all(np.isfinite(moves)):
         assert certificate.gap == np.inf and tilt > 1e-8
         return
@@ -261,7 +261,7 @@ def exact_norms(hessian, rows):
 @pytest.mark.parametrize(
     "metric",
     [
-        lambda problem, curvature: column_metric(problem.totals, problem.hessian(curvature)),
+        lambda problem, curvature: make_column_metric(problem.totals, problem.hessian(curvature)),
         lambda problem, curvature: RowMetric(RowSide(problem), curvature),
     ],
     ids=["columns", "rows"],
@@ -319,7 +319,7 @@ def test_a_norm_whose_squares_underflow_does_not_depend_on_other_columns(neighbo
 def test_norms_of_rows_are_kept_for_these_rows_alone():
     """A metric answers the same question once, any other one anew, and takes no rows along when it is pickled."""
     problem = make(glru.Logistic(), glru.L2(0.1), 300, 4)
-    metric = column_metric(problem.totals, problem.hessian(problem.weights))
+    metric = make_column_metric(problem.totals, problem.hessian(problem.weights))
     X, others = problem.matrix, as_matrix(2.0 * dense(300, 4))
     first = metric.norms(X)
     assert metric.norms(X) is first and not np.array_equal(metric.norms(others), first)

@@ -38,8 +38,8 @@ from tests.core import (
     as_matrix,
     carried_of,
     certify,
-    column_metric,
     least_radius,
+    make_column_metric,
     removal_factors,
     row_ellipsoids,
     row_norm_cuts,
@@ -71,7 +71,7 @@ def test_the_dual_bound_of_leave_one_out(scaling):
     problem = glru.Problem(X, y, glru.Logistic(), glru.L2(np.linspace(0.1, 3.0, 60)), scaling=scaling)
     solution = glru.solve(problem, until=lambda state: True)
     carried, rows = carried_of(solution)
-    lower, upper = carried._dual_bounds(rows, np.zeros(9))
+    lower, upper = carried._bound_dual(rows, np.zeros(9))
     rows, lam = [fractions(row) for row in X], fractions(problem.penalty.quadratic)
     dual, exact = fractions(solution.dual), []
     for i in range(9):
@@ -194,7 +194,7 @@ def test_the_metric_is_as_near_to_the_hessian_as_it_says(underflow):
     problem = glru.Problem(X, np.zeros(20), glru.Squared(), glru.L2(lam))
     curvatures = problem.weights
     with np.errstate(over="ignore"):  # as the callers of a metric do
-        metric = column_metric(problem.totals, problem.hessian(curvatures))
+        metric = make_column_metric(problem.totals, problem.hessian(curvatures))
     assert underflow or metric.eta < 1e-3
     if not metric.eta < 1.0:
         return
@@ -212,7 +212,7 @@ def test_norms_in_the_metric():
     """Never below the norms that the stored factor implies."""
     X = np.vander(np.linspace(0.5, 1.5, 20), 5)
     problem = glru.Problem(X, np.zeros(20), glru.Squared(), glru.L2(1e-7))
-    metric = column_metric(problem.totals, problem.hessian(problem.weights))
+    metric = make_column_metric(problem.totals, problem.hessian(problem.weights))
     factor = [fractions(row) for row in metric.factor]
     for row, norm in zip(X, metric.norms(problem.matrix), strict=True):
         solved: list[Fraction] = []
@@ -474,7 +474,7 @@ def test_wide_rows_that_lose_their_digits(loss, fit_intercept):
         problem = wide_problem(loss, fit_intercept, lam, 6, 16)
         family = WideRows(glru.solve(problem))
         rows, exact = left_out(problem)
-        pairs = [family.quick_bounds(rows), family.bounds(rows, never, 6)]
+        pairs = [family.bound_quickly(rows), family.bounds(rows, never, 6)]
         single = [family.refine_one(int(row), lambda *ends: False) for row in rows]
         pairs.append((np.concatenate([one.lower for one in single]), np.concatenate([one.upper for one in single])))
         for lower, upper in pairs:

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 import glru
 from glru.verify.retraining import retrain
-from tests.core import Support, SupportEllipsoid, SupportRows, refine, regions, support_of
+from tests.core import Support, SupportEllipsoid, SupportRows, guess_support, refine, regions
 from tests.ecosystem.models import l1
 
 LOSSES = {"squared": glru.Squared(), "logistic": glru.Logistic()}
@@ -50,7 +50,7 @@ def test_leave_one_out_is_that_of_precise_retrainings(loss, penalty, intercept):
 def test_supports_that_change_without_a_row_are_followed(loss, penalty, shape):
     asked = problem(loss, penalty, *shape, seed=5)
     solution = glru.solve(asked, tol=1e-12)
-    old = support_of(asked, solution.point)
+    old = guess_support(asked, solution.point)
     changes = 0
     lower, upper = SupportRows(solution, float(asked.n_rows / (asked.n_rows - 1))).bounds(
         np.arange(asked.n_rows), lambda lower, upper: upper - lower <= 1e-6, 30
@@ -58,7 +58,7 @@ def test_supports_that_change_without_a_row_are_followed(loss, penalty, shape):
     assert np.mean(np.isfinite(lower)) > 0.9
     for row in range(asked.n_rows):
         without = glru.solve(asked.without(np.array([row])), tol=1e-11)
-        changes += not np.array_equal(old, support_of(without.problem, without.point))
+        changes += not np.array_equal(old, guess_support(without.problem, without.point))
         assert lower[row] - 1e-3 <= without.scores[row] <= upper[row] + 1e-3
     assert changes >= 3
 
@@ -78,7 +78,7 @@ def test_the_size_of_the_objective_does_not_matter(size):
 
 
 def region_of(asked, signs, point, monkeypatch):
-    monkeypatch.setattr(regions.support, "support_of", lambda *_: signs)
+    monkeypatch.setattr(regions.support, "guess_support", lambda *_: signs)
     return SupportEllipsoid(asked, point)
 
 
@@ -86,7 +86,7 @@ def region_of(asked, signs, point, monkeypatch):
 def test_only_the_right_support_is_proven(loss, monkeypatch):
     asked = problem(loss)
     solution = glru.solve(asked, tol=1e-12)
-    right = support_of(asked, solution.point)
+    right = guess_support(asked, solution.point)
     used, unused = np.flatnonzero(right), np.flatnonzero(right == 0)
     assert used.size and unused.size
     assert region_of(asked, right, solution.point, monkeypatch).proven
@@ -130,7 +130,7 @@ def test_a_column_that_some_strengths_let_in_is_not_proven_to_be_off_the_support
     near = asked.derive(penalty=glru.L1(limits))
     assert SupportEllipsoid(near, point).proven
     # A radius of almost nothing, so that it is the limit itself that decides.
-    support = Support(near, support_of(near, point))
+    support = Support(near, guess_support(near, point))
     model, norms = support.restrict(point).packed(True)[:, None], (np.ones(asked.n_columns + 1), np.ones(asked.n_rows))
     assert support.holds(model, np.zeros(1), *norms).holds[0]
     assert not support.holds(model, np.zeros(1), *norms, share=share).holds[0]
@@ -140,7 +140,7 @@ def test_a_support_is_proven_of_the_optimum_and_not_of_the_model():
     """The model itself meets every condition; within its radius there are models that do not."""
     asked = problem("logistic")
     solution = glru.solve(asked, tol=1e-12)
-    support = Support(asked, support_of(asked, solution.point))
+    support = Support(asked, guess_support(asked, solution.point))
     model = support.restrict(solution.point).packed(True)[:, None]
     norms = np.ones(asked.n_columns + 1), np.ones(asked.n_rows)
     assert support.holds(model, np.zeros(1), *norms).holds[0]

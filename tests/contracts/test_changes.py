@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import glru
 from tests.cases import dense, each
-from tests.core import layout_of
+from tests.core import read_layout
 
 X = dense(6, 3) * (np.arange(18).reshape(6, 3) % 4 > 0)
 Y = np.array([0, 1, 0, 1, 1, 0])
@@ -90,7 +90,7 @@ def test_changes_do_the_obvious(data, case, scaling):
     assert changed.loss is problem.loss and changed.penalty.lam == 0.5
     if sp.issparse(changed.X):
         assert changed.X.has_canonical_format
-    layout = change.check(layout_of(problem))
+    layout = change.check(read_layout(problem))
     assert (layout.n_rows, layout.n_columns) == changed.X.shape
     assert layout.column_names == changed.column_names
 
@@ -277,7 +277,7 @@ def test_what_does_not_fit_is_refused(case):
     change, message = case
     problem = glru.Problem(FRAME, Y, sample_weight=WEIGHT)
     with pytest.raises(ValueError, match=message):
-        change.check(layout_of(problem))
+        change.check(read_layout(problem))
     with pytest.raises(ValueError, match="must"):
         change.apply(problem)
     np.testing.assert_array_equal(problem.X, X)
@@ -321,7 +321,7 @@ def test_strengths_of_new_columns_must_be_known():
     """Where the old ones differ there is no obvious one."""
     problem = glru.Problem(X, Y, penalty=glru.L2([1.0, 2.0, 3.0]))
     with pytest.raises(ValueError, match="new columns need strengths of their own"):
-        glru.AddColumns(COLUMNS).check(layout_of(problem))
+        glru.AddColumns(COLUMNS).check(read_layout(problem))
 
 
 @pytest.mark.parametrize("change", [glru.RemoveRows([0, 1, 2, 3, 4]), glru.Reweight([0, 1, 2, 3, 4], 0.0)])
@@ -356,7 +356,7 @@ UNCLEAR = {
 def test_errors_show_what_was_given(case):
     """Rule, value, remedy."""
     with pytest.raises(ValueError, match=case[1]):
-        case[0].check(layout_of(glru.Problem(FRAME, Y)))
+        case[0].check(read_layout(glru.Problem(FRAME, Y)))
 
 
 REGRESSION = {
@@ -370,4 +370,4 @@ REGRESSION = {
 def test_regression_targets_are_checked(case):
     """Finite numbers, one a row."""
     with pytest.raises(ValueError, match=case[1]):
-        case[0].check(layout_of(glru.Problem(X, np.arange(6.0), loss=glru.Squared())))
+        case[0].check(read_layout(glru.Problem(X, np.arange(6.0), loss=glru.Squared())))

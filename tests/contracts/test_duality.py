@@ -20,7 +20,7 @@ def random_point(problem, seed, size=1.0):
 def values(problem, coef, intercept, dual):
     """Primal and dual value from their definitions."""
     scores = problem.X @ coef + (intercept if problem.fit_intercept else 0.0)
-    correlations = duality.constrained_correlations(problem, dual)
+    correlations = duality.constrain_correlations(problem, dual)
     used = problem.weights > 0.0
     losses = problem.weights[used] @ problem.loss.value(problem.y, scores)[used]
     conjugates = problem.weights[used] @ problem.loss.conjugate(problem.y, -dual)[used]
@@ -42,7 +42,7 @@ def test_gap_is_primal_minus_dual(shape, loss, penalty, seed, size):
     """At any feasible pair: weak duality, the sum of its terms, and the difference of the two values."""
     problem = PROBLEMS[shape](LOSSES[loss], PENALTIES[penalty])
     coef, intercept, dual = random_point(problem, seed, size)
-    dual = duality.feasible_dual(problem, dual)
+    dual = duality.make_feasible_dual(problem, dual)
     gap = duality.gap(problem, coef, intercept, dual)
     primal, lower = values(problem, coef, intercept, dual)
     assert np.isfinite(gap.value)
@@ -63,7 +63,7 @@ def test_feasible_dual_for_unpenalised_columns(loss, penalty, fit_intercept):
     solution = glru.solve(problem, tol=1e-8)
     random = np.random.default_rng(0)
     near = -loss.project(problem.y, -solution.dual + 1e-3 * random.normal(size=50))
-    dual = duality.feasible_dual(problem, near)
+    dual = duality.make_feasible_dual(problem, near)
     assert np.all(np.isfinite(loss.conjugate(problem.y, -dual)))
     pull = problem.weights * dual
     free = problem.unpenalised
@@ -78,7 +78,7 @@ def test_feasible_dual_leaves_a_feasible_point_alone(loss):
     """Nothing to repair, nothing changed."""
     problem = make(loss, glru.L2(0.1))
     dual = random_point(problem, 0)[2]
-    np.testing.assert_array_equal(duality.feasible_dual(problem, dual), dual)
+    np.testing.assert_array_equal(duality.make_feasible_dual(problem, dual), dual)
 
 
 @each(LOSSES, "loss")
@@ -86,7 +86,7 @@ def test_feasible_dual_of_one_sign(loss):
     """With an intercept, dual variables of a single sign can only shrink; the gap stays finite."""
     problem = make(loss, glru.L2(0.1), fit_intercept=True)
     dual = np.where(problem.y > 0, 0.3, 0.0)
-    gap = duality.gap(problem, np.zeros(8), 0.0, duality.feasible_dual(problem, dual))
+    gap = duality.gap(problem, np.zeros(8), 0.0, duality.make_feasible_dual(problem, dual))
     assert np.isfinite(gap.value)
 
 
@@ -96,7 +96,7 @@ def test_a_row_of_weight_zero_has_no_say(loss, penalty):
     """Neither its score nor its dual variable, not even one off the domain, reaches the gap."""
     problem = make(loss, penalty, sample_weight=uneven(40))
     coef, intercept, dual = random_point(problem, 1)
-    dual = duality.feasible_dual(problem, dual)
+    dual = duality.make_feasible_dual(problem, dual)
     idle = problem.weights == 0.0
     gap = duality.gap(problem, coef, intercept, dual)
     other = duality.gap(problem, coef, intercept, np.where(idle, 1e3, dual))
@@ -108,7 +108,7 @@ def test_a_row_of_weight_zero_has_no_say(loss, penalty):
 def test_off_the_domain_the_gap_is_infinite(loss):
     """One dual variable outside the domain of the conjugate is enough."""
     problem = make(loss, glru.L2(0.1))
-    dual = duality.feasible_dual(problem, random_point(problem, 2)[2])
+    dual = duality.make_feasible_dual(problem, random_point(problem, 2)[2])
     lower, upper = loss.derivative_range(problem.y)
     dual[3] = -np.where(np.isfinite(upper), upper + 1e-3, lower - 1e-3)[3]
     gap = duality.gap(problem, np.zeros(8), 0.0, dual)

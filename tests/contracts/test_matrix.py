@@ -160,10 +160,10 @@ def test_concatenation_and_conversion(kind, other):
 @each_kind
 def test_numbers_that_are_not_finite(kind):
     X = numbers()
-    assert made(kind, X).first_infinite() is None
-    assert made(kind, np.full((4, 2), 1e308)).first_infinite() is None
+    assert made(kind, X).find_infinite() is None
+    assert made(kind, np.full((4, 2), 1e308)).find_infinite() is None
     X[3, 1] = X[4, 0] = np.inf
-    assert made(kind, X).first_infinite() == (3, 1, np.inf, 2)
+    assert made(kind, X).find_infinite() == (3, 1, np.inf, 2)
 
 
 @each_kind
@@ -212,7 +212,7 @@ def test_shifts_are_exact_and_near_the_means():
     spread = random.normal(size=(50, 6))
     X = spread * [1e-3, 1.0, 1.0, 2.0**-310, 1.0, 1e-8] + [7.3, 0.5, 1e6, 2.0**-300, 8.0, -1e5]
     X[3, 4] = 0.1
-    shifts = as_matrix(X).exact_shifts()
+    shifts = as_matrix(X).find_exact_shifts()
     for column, shift in zip(X.T, shifts, strict=True):
         assert all(Fraction(float(x - shift)) == Fraction(float(x)) - Fraction(float(shift)) for x in column)
     far = np.array([0, 2, 3, 5])
@@ -221,5 +221,5 @@ def test_shifts_are_exact_and_near_the_means():
     # A column whose mean is within its spread stays as it is, and so does one that float64 cannot shift without rounding.
     assert shifts[1] == 0.0
     assert shifts[4] == 0.0
-    assert as_matrix(spread).exact_shifts() is None
-    assert as_matrix(sp.csr_array(X)).exact_shifts() is None
+    assert as_matrix(spread).find_exact_shifts() is None
+    assert as_matrix(sp.csr_array(X)).find_exact_shifts() is None

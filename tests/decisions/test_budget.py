@@ -170,10 +170,10 @@ def _stepwise(problem, seconds):
 
 
 STEPS = {
-    "batches of rows, local": (glru.Logistic(), (60, 4), {"width": 1e-13}, RowRemovals, "ellipsoid_bounds", 3),
+    "batches of rows, local": (glru.Logistic(), (60, 4), {"width": 1e-13}, RowRemovals, "bound_by_ellipsoids", 3),
     "batches of rows, wide": (glru.Logistic(), (12, 30), {"width": 1e-13}, WideRows, "_certified", 2),
     "one row, wide": (glru.Logistic(), (12, 30), {"width": 1e-15}, WideRows, "images", 3),
-    "one row, columns": (glru.Huber(0.5), (20, 4), {"width": 1e-15}, refine, "newton_candidate", 2),
+    "one row, columns": (glru.Huber(0.5), (20, 4), {"width": 1e-15}, refine, "find_newton_candidate", 2),
     "local steps": (glru.Logistic(), (20, 4), {"width": 1e-15, "bound": "local"}, LocalEllipsoid, "stepped", 3),
     "training": (glru.Hinge(), (20, 4), {"width": 1e-15}, refine, "certify", 2),
     "folds": (glru.Logistic(), (20, 4), None, LocalEllipsoid, "stepped", 2),

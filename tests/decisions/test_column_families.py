@@ -13,12 +13,12 @@ from tests.core import (
     WideColumns,
     as_matrix,
     carried_columns,
-    carried_point,
+    carry_point,
+    find_newton_candidate,
     has_local_columns,
     has_smooth_columns,
     has_wide_columns,
     linalg,
-    newton_candidate,
 )
 from tests.decisions.retraining import carefully
 
@@ -224,8 +224,8 @@ def test_one_system_for_all_is_tight():
     lower, upper = WideColumns(solution, as_matrix(Q)).bounds(columns_of(problem.X, Q), np.full(40, 0.2), -1.0, 40)
     for j in range(40):
         change = glru.RemoveColumns([j])
-        start = carried_point(problem, solution.point, change)
-        certificate = newton_candidate(change.apply(problem), start)
+        start = carry_point(problem, solution.point, change)
+        certificate = find_newton_candidate(change.apply(problem), start)
         low, high = PrimalBall(certificate, False).score_bounds(as_matrix(without(Q, [j])))
         assert np.all(np.minimum(upper[:, j], high) >= np.maximum(lower[:, j], low))
     low, high = carried_columns(solution, as_matrix(Q), np.arange(40))

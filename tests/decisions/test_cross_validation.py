@@ -21,7 +21,7 @@ from tests.core import (
     FoldRows,
     Folds,
     Products,
-    grid_bounds,
+    bound_grid,
     has_chords,
     has_folds,
     loss_hessian,
@@ -215,7 +215,7 @@ def test_bounds_of_folds_far_from_their_models(kind, fit_intercept):
         for elsewhere in (place.scores + 30.0 * distance * rng.normal(size=place.scores.shape), 0.0 * place.scores):
             reference = folds.reference(elsewhere, folds.weigh_curvatures(elsewhere, columns))
             radii, exponents = (f(place, columns, reference) for f in (folds.radii, folds.exponents))
-            lower, upper = folds.penalty_bounds(place, radii, exponents, rows, owners)
+            lower, upper = folds.bound_by_penalty(place, radii, exponents, rows, owners)
             assert_inside(exact, off, lower, upper)
             proven |= bool(np.all(np.isfinite(upper)))
     assert proven
@@ -234,7 +234,7 @@ def test_curvatures_of_folds_that_were_taken_far_away():
     for distance in (1e-6, 1e-4, 1e-2):
         place = folds.at(model + np.array([0.0, 0.0, distance])[:, None], columns)
         radii, exponents = (f(place, columns, reference) for f in (folds.radii, folds.exponents))
-        lower, upper = folds.penalty_bounds(place, radii, exponents, np.arange(40), np.zeros(40, dtype=int))
+        lower, upper = folds.bound_by_penalty(place, radii, exponents, np.arange(40), np.zeros(40, dtype=int))
         assert np.all((lower <= best.scores) & (best.scores <= upper))
         assert np.all(np.isfinite(upper)) or distance > 1e-4
 
@@ -391,7 +391,7 @@ def test_nothing_is_proven_of_scores_that_are_sums_of_earlier_ones():
     reference = folds.reference(place.scores, folds.weigh_curvatures(place.scores, columns))
     radii = folds.radii(place, columns, reference)
     with pytest.raises(AssertionError, match="earlier"):
-        folds.penalty_bounds(place, radii, np.zeros(2), rows, 0 * rows)
+        folds.bound_by_penalty(place, radii, np.zeros(2), rows, 0 * rows)
 
 
 def test_labels():
@@ -544,7 +544,7 @@ def test_penalties_of_a_grid_are_finished_one_at_a_time():
     problems = [glru.Problem(X, y, penalty=glru.L2(lam), fit_intercept=True, scaling="sum") for lam in (1e-18, 1.0)]
     held_out = [np.isin(np.arange(60), test) for test in tests]
     folds = [[problem.derive(sample_weight=np.where(out, 0.0, 1.0)) for out in held_out] for problem in problems]
-    found = [(k, bounds, closer) for k, bounds, closer in grid_bounds(problems, folds, tests, 1e-9)]
+    found = [(k, bounds, closer) for k, bounds, closer in bound_grid(problems, folds, tests, 1e-9)]
     assert any(closer is not None for _, _, closer in found)
     for k, bounds, closer in found:
         lower, upper = bounds if closer is None else closer()[0]
@@ -565,7 +565,7 @@ def test_folds_of_several_penalties_by_products(sparse):
     folds = [
         [one.derive(sample_weight=(~np.isin(np.arange(24), test)).astype(float)) for test in tests] for one in problems
     ]
-    for k, (place, bounds, closer) in enumerate(grid_bounds(problems, folds, tests, 1e-7)):
+    for k, (place, bounds, closer) in enumerate(bound_grid(problems, folds, tests, 1e-7)):
         best, test = truth.retrained(folds[place][k % 3]), tests[k % 3]
         exact_scores = best.scores(X.toarray()[test] if sparse else X[test])
         assert not exact.outside(exact_scores, *bounds)

@@ -14,8 +14,9 @@ from tests.core import (
     SecondMoments,
     ThirdDerivatives,
     WideRows,
-    carried_bounds,
-    centred_bounds,
+    bound_carried,
+    bound_centred,
+    bound_to_second_order,
     coordinates,
     has_ascent,
     has_carried,
@@ -25,7 +26,6 @@ from tests.core import (
     has_wide_rows,
     removal_factors,
     row_models,
-    second_order_bounds,
     wide_rows,
 )
 from tests.decisions.retraining import assert_inside, derived, held_out
@@ -108,7 +108,7 @@ def test_carried_is_the_generic_path(loss, penalty, shape):
     problem = make(loss, penalty(shape["d"]), seed=1, **shape)
     assert has_carried(problem)
     solution = glru.solve(problem, tol=1e-3)
-    lower, upper = carried_bounds(solution, "primal")
+    lower, upper = bound_carried(solution, "primal")
     for row in range(problem.n_rows):
         low, high = generic(solution, row, "primal")
         assert np.isfinite(low)
@@ -122,7 +122,7 @@ def test_carried_dual_holds_the_generic_path(loss, penalty, shape):
     """The family keeps the removed row in the columns' norms and does without Remark 2, so it is a little wider."""
     problem = make(loss, CARRIED_PENALTIES[penalty](shape["d"]), seed=1, **shape)
     solution = glru.solve(problem, tol=1e-3)
-    lower, upper = carried_bounds(solution, "dual")
+    lower, upper = bound_carried(solution, "dual")
     for row in range(problem.n_rows):
         low, high = generic(solution, row, "dual")
         slack = 1e-9 * (high - low + abs(low))
@@ -139,7 +139,7 @@ def test_carried_holds_the_retrained_score(loss, shape):
     for tol in (1e-2, 1e-8):
         solution = glru.solve(make(LOSSES[loss], glru.L2(0.3), seed=2, **shape), tol=tol)
         scores, off = held_out(solution)
-        both = [carried_bounds(solution, bound) for bound in ("primal", "dual", "auto", "midpoint")]
+        both = [bound_carried(solution, bound) for bound in ("primal", "dual", "auto", "midpoint")]
         for bounds in both:
             assert_inside(scores, off, *bounds)
         # The smaller ball lies in the paper's one, and has half its radius where the model is trained well.
@@ -155,7 +155,7 @@ def test_carried_holds_the_retrained_score(loss, shape):
 def test_rows_without_values_score_exactly_zero():
     X = np.array([[1.0, 2.0], [0.0, 0.0], [-1.0, 0.5], [1e-200, 0.0], [0.3, -1.0]])
     problem = glru.Problem(X, [1, -1, 1, -1, -1], penalty=glru.L2(0.3))
-    lower, upper = carried_bounds(glru.solve(problem), "midpoint")
+    lower, upper = bound_carried(glru.solve(problem), "midpoint")
     assert np.array_equal((lower == 0.0) & (upper == 0.0), np.arange(5) == 1)
     result = glru.loocv(problem, width="labels")
     assert result.bounds.ties[1] and result.bounds.decided[1]
@@ -166,7 +166,7 @@ def test_carried_with_an_infinite_factor():
     weight = np.array([0.0, 0.0, 3.0, 0.0])
     problem = glru.Problem(np.eye(4), [1, -1, 1, -1], penalty=glru.L2(0.3), sample_weight=weight)
     with np.errstate(all="ignore"):
-        lower, upper = carried_bounds(glru.solve(problem), "primal")
+        lower, upper = bound_carried(glru.solve(problem), "primal")
     assert np.array_equal([lower[2], upper[2]], [-np.inf, np.inf])
 
 
@@ -261,7 +261,7 @@ def test_long_rows_count_by_their_own_moves(seed, fit_intercept):
     scores, off = held_out(solution)
     off = np.minimum(off, 1e-9 * (1.0 + np.abs(scores)))
     plain = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows, never))
-    sharp = family_bounds(solution, LocalRows, lambda family, rows: family.sharp_bounds(rows))
+    sharp = family_bounds(solution, LocalRows, lambda family, rows: family.bound_sharply(rows))
     assert_inside(scores, off, *sharp)
     with np.errstate(invalid="ignore"):
         narrower = (sharp[1] - sharp[0] < 0.9 * (plain[1] - plain[0])) | (np.isfinite(sharp[1]) & np.isinf(plain[1]))
@@ -318,8 +318,8 @@ def test_rows_to_second_order(seed, fit_intercept, lam):
     scores, off = held_out(solution)
     off = np.minimum(off, 1e-11 * (1.0 + np.abs(scores)))
     plain = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows, never))
-    sharp = family_bounds(solution, LocalRows, lambda family, rows: family.sharp_bounds(rows))
-    second = family_bounds(solution, LocalRows, second_order_bounds)
+    sharp = family_bounds(solution, LocalRows, lambda family, rows: family.bound_sharply(rows))
+    second = family_bounds(solution, LocalRows, bound_to_second_order)
     assert_inside(scores, off, *sharp)
     assert_inside(scores, off, *second)
     assert np.median(sharp[1] - sharp[0]) < np.median(plain[1] - plain[0])
@@ -359,12 +359,12 @@ def test_an_objective_of_any_size(shape, loss, exponent):
     unit = 2.0**exponent
     problem = glru.Problem(X, y, loss, glru.L2(0.5 * unit), scaling="sum", sample_weight=np.full(shape[0], unit))
     solution, rows = glru.solve(problem), np.arange(shape[0])
-    found = [carried_bounds(solution, bound) for bound in ("primal", "dual", "midpoint")]
+    found = [bound_carried(solution, bound) for bound in ("primal", "dual", "midpoint")]
     if has_local_rows(problem):
         family = LocalRows(solution, 1.0)
-        found += [family.bounds(rows, never), family.sharp_bounds(rows), second_order_bounds(family, rows)]
+        found += [family.bounds(rows, never), family.bound_sharply(rows), bound_to_second_order(family, rows)]
     if has_row_models(problem):
-        found += [WideRows(solution).quick_bounds(rows), WideRows(solution).bounds(rows, never, 3)]
+        found += [WideRows(solution).bound_quickly(rows), WideRows(solution).bounds(rows, never, 3)]
     result = glru.loocv(solution, width=1e-6, max_seconds=5.0)
     for bounds in [*found, (result.score_lower, result.score_upper)]:
         assert_inside(scores, off, *bounds)
@@ -387,7 +387,7 @@ def test_wide_objectives_of_any_size_with_an_intercept(seed):
     plain = glru.loocv(make_problem(1.0), width=1e-9)
     solution = glru.solve(make_problem(2.0**-600), tol=1e-4)
     family, rows = WideRows(solution), np.arange(n)
-    for lower, upper in (family.bounds(rows, never, 4), family.ball_bounds(rows, never)):
+    for lower, upper in (family.bounds(rows, never, 4), family.bound_by_balls(rows, never)):
         assert np.all((lower <= plain.score_upper) & (plain.score_lower <= upper))
 
 
@@ -398,7 +398,11 @@ def test_a_row_without_weight_is_not_in_the_way():
     X[7], weight[7] = 1e154, 0.0
     solution = glru.solve(glru.Problem(X, y, penalty=glru.L2(0.1), sample_weight=weight, scaling="sum"))
     family, rows = LocalRows(solution, 1.0), np.delete(np.arange(60), 7)
-    for lower, upper in (second_order_bounds(family, rows), family.refined(rows, never, 2), family.sharp_bounds(rows)):
+    for lower, upper in (
+        bound_to_second_order(family, rows),
+        family.refined(rows, never, 2),
+        family.bound_sharply(rows),
+    ):
         assert np.all(np.isfinite(upper - lower))
 
 
@@ -406,8 +410,8 @@ def test_a_row_without_weight_is_not_in_the_way():
 def test_rows_to_second_order_against_60_digits(shape):
     solution = glru.solve(make(glru.Logistic(), glru.L2(0.02), seed=4, **shape))
     pairs = [
-        family_bounds(solution, LocalRows, second_order_bounds),
-        family_bounds(solution, LocalRows, lambda family, rows: family.sharp_bounds(rows)),
+        family_bounds(solution, LocalRows, bound_to_second_order),
+        family_bounds(solution, LocalRows, lambda family, rows: family.bound_sharply(rows)),
     ]
     assert_exactly_inside(solution, pairs, rows=(2, 5))
 
@@ -489,9 +493,9 @@ ROW_PENALTIES = {
 
 def wide_bounds(family, rows, n_steps=4):
     """What every way of asking the row side proves, by name."""
-    found = {"quick": family.quick_bounds(rows), "steps": family.bounds(rows, never, n_steps)}
+    found = {"quick": family.bound_quickly(rows), "steps": family.bounds(rows, never, n_steps)}
     if family.has_balls:
-        found["balls"] = family.ball_bounds(rows, never)
+        found["balls"] = family.bound_by_balls(rows, never)
     ends = [np.full(rows.size, -np.inf), np.full(rows.size, np.inf)]
     for place in range(0, rows.size, 3):
         if np.isfinite(family.factors[rows[place]]):
@@ -540,7 +544,7 @@ def test_newton_steps_of_wide_rows_converge(shape):
     rows = np.flatnonzero(np.isfinite(family.factors))
     lower, upper = wide_bounds(family, rows)["alone"]
     assert np.all((upper - lower)[::3] <= 1e-8)
-    quick, steps = (np.subtract(*pair[::-1]) for pair in (family.quick_bounds(rows), family.bounds(rows, never, 12)))
+    quick, steps = (np.subtract(*pair[::-1]) for pair in (family.bound_quickly(rows), family.bounds(rows, never, 12)))
     assert np.median(steps) <= 1e-2 * np.median(quick)
 
 
@@ -556,7 +560,7 @@ def test_few_leverages_prove_what_all_of_them_do(shape, monkeypatch):
     few = WideRows(solution)
     np.testing.assert_allclose(few.guesses(rows[1::3]), whole[1::3], rtol=1e-8, atol=1e-10)
     assert "leverages" not in few.metric.__dict__
-    assert_exactly_inside(solution, [few.quick_bounds(rows), few.bounds(rows, never, 4)], rows=(0, 3))
+    assert_exactly_inside(solution, [few.bound_quickly(rows), few.bounds(rows, never, 4)], rows=(0, 3))
 
 
 @each({name: INTERCEPTS[name] for name in ("tall-intercept", "sparse-intercept", "heavy-row-intercept")}, "shape")
@@ -565,7 +569,7 @@ def test_carried_rows_with_an_intercept(shape):
     """The score moves to the other side, by at most what the row's distance from the mean and the intercept allow."""
     problem = make(glru.Logistic(), glru.L2(0.5), seed=4, **shape)
     assert has_centred(problem)
-    bounds = [centred_bounds(glru.solve(problem, tol=tol)) for tol in (1e-10, 1e-2)]
+    bounds = [bound_centred(glru.solve(problem, tol=tol)) for tol in (1e-10, 1e-2)]
     assert np.isfinite(bounds[0][0][[0, 3]]).any()
     assert_exactly_inside(glru.solve(problem), bounds, rows=(0, 3, 5))
 
@@ -574,7 +578,7 @@ def test_carried_rows_with_an_intercept_reach_the_retrained_scores():
     """Where the penalty is nearly all of the Hessian, the ends of the bounds are nearly reached."""
     base = make(glru.Logistic(), glru.L2(1.0), 60, 40, seed=2, fit_intercept=True)
     solution = glru.solve(base.derive(matrix=base.matrix.scale_columns(np.full(40, 0.5))), tol=1e-10)
-    lower, upper = centred_bounds(solution)
+    lower, upper = bound_centred(solution)
     scores, off = held_out(solution)
     assert_inside(scores, off, lower, upper)
     moved = np.abs(scores - solution.scores)
@@ -589,10 +593,10 @@ def test_balls_by_products_are_those_by_the_gram_matrix(shape, fit_intercept, mo
     problem = make(glru.Logistic(), glru.L2(0.02), seed=8, **shape, fit_intercept=fit_intercept)
     solution, rows = glru.solve(problem), np.arange(problem.n_rows)
     monkeypatch.setattr(row_models, "has_fast_products", lambda problem: False)
-    formed = WideRows(solution).ball_bounds(rows, never)
+    formed = WideRows(solution).bound_by_balls(rows, never)
     monkeypatch.setattr(row_models, "has_fast_products", lambda problem: True)
     family = WideRows(solution)
-    found = family.ball_bounds(rows, never)
+    found = family.bound_by_balls(rows, never)
     assert family.products is not family.side
     np.testing.assert_allclose(found, formed, rtol=1e-3, atol=1e-6)
     assert_exactly_inside(solution, [found, formed], rows=(0, 3, 7))
@@ -690,7 +694,7 @@ def test_closed_form_of_squared_wide_rows(fit_intercept, lam):
     family = WideRows(glru.solve(problem))
     assert family.has_closed_form
     rows, exact = left_out(problem)
-    for lower, upper in (family.quick_bounds(rows), family.bounds(rows, never, 1)):
+    for lower, upper in (family.bound_quickly(rows), family.bounds(rows, never, 1)):
         for (score, doubt), low, high in zip(exact, lower, upper, strict=True):
             assert low <= score + doubt and score - doubt <= high
     assert rows.size == 8 and (lam < 1.0 or np.all(upper - lower < 1e-6))
@@ -768,6 +772,6 @@ def test_refined_leverages_never_widen():
     X[:, -1] = X[:, 0] + 1e-6 * X[:, -1]
     problem = glru.Problem(X, dense(20, 1, 1)[:, 0], glru.Squared(), glru.L2(1e-10), False, "sum")
     family, rows = WideRows(glru.solve(problem)), np.arange(20)
-    quick, refined = family.quick_bounds(rows), family.bounds(rows, never, 1)
+    quick, refined = family.bound_quickly(rows), family.bounds(rows, never, 1)
     assert np.median(quick[1] - quick[0]) < 10.0
     assert np.all(quick[0] <= refined[0]) and np.all(refined[1] <= quick[1])

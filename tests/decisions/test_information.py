@@ -18,8 +18,8 @@ from tests.core import (
     ValidationRows,
     _budget,
     bounds_nearby,
+    count_freedom,
     find_criterion,
-    freedom_at,
 )
 from tests.decisions.exact_paths import PI, degrees_of_freedom, exact_information, exact_path
 
@@ -156,7 +156,7 @@ def test_degrees_of_freedom(shape, loss, lam, size):
                 X, y, loss, glru.L2(strengths), fit_intercept=fit_intercept, scaling="sum", sample_weight=weight
             )
             scores = rng.normal(size=shape[0])
-            known = freedom_at(problem, scores)
+            known = count_freedom(problem, scores)
             exact = degrees_of_freedom(problem, scores)
             assert Decimal(known.lower) <= exact <= Decimal(known.upper)
             assert known.upper - known.lower < 1e-6
@@ -171,7 +171,7 @@ def test_degrees_of_freedom(shape, loss, lam, size):
                 low, high = bounds_nearby(problem, known, (counts[0], counts[1] - 1), (-1, -1), scores, scores)
                 exact = degrees_of_freedom(less, scores)
                 assert Decimal(float(low)) <= exact <= Decimal(float(high))
-                part = freedom_at(less, scores)
+                part = count_freedom(less, scores)
                 low, high = bounds_nearby(problem, part, counts, (1, 1), scores, scores)
                 assert Decimal(float(low)) <= Decimal(known.upper) and Decimal(known.lower) <= Decimal(float(high))
 
@@ -184,13 +184,13 @@ def test_degrees_of_freedom_beside_free_columns_that_are_alike(seed, distance):
     moved = 1.0 + distance * rng.normal(size=15)
     X = np.column_stack([moved, 10.0 ** rng.uniform(3, 6) * ((moved - 1.0) / distance) + rng.normal(size=15)])
     problem = glru.Problem(X, rng.normal(size=15), glru.Squared(), glru.L2([0.0, 1.0]), True, "sum")
-    known, exact = freedom_at(problem, np.zeros(15)), degrees_of_freedom(problem, np.zeros(15))
+    known, exact = count_freedom(problem, np.zeros(15)), degrees_of_freedom(problem, np.zeros(15))
     assert Decimal(known.lower) <= exact <= Decimal(known.upper)
 
 
 def test_dof_is_a_count_without_a_penalty():
     problem = glru.Problem(np.eye(5) + 0.1, [0, 1, 0, 1, 0], penalty=NOTHING, fit_intercept=True)
-    known = freedom_at(problem, np.zeros(5))
+    known = count_freedom(problem, np.zeros(5))
     assert isinstance(known, Freedom) and known.lower == known.upper == 6.0
 
 

@@ -13,7 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 import glru
 from tests.cases import LOSSES, PENALTIES, dense, each, make, targets, with_bounds, with_open_rows
 from tests.certificates.exact import optimum, outside
-from tests.core import ScoreBounds, carried_bounds, leave_one_out
+from tests.core import ScoreBounds, bound_carried, leave_one_out
 from tests.decisions.retraining import assert_inside, assert_proven, derived, held_out, real, standardised
 
 METHODS = ("certified", "glru", "naive", "approx", "approx-glru")
@@ -348,7 +348,7 @@ def test_bounds(small, line, bound, method):
 @pytest.mark.parametrize("bound", ["primal", "dual"])
 def test_the_carried_stage_uses_the_bound_asked_for(small, bound):
     result = glru.loocv(small[0], method="approx-glru", bound=bound)
-    lower, upper = carried_bounds(small[0], bound)
+    lower, upper = bound_carried(small[0], bound)
     first = result.stages == "carry"
     assert np.array_equal(first, (lower > 0.0) | (upper < 0.0))
     assert np.array_equal(result.score_lower[first], lower[first])

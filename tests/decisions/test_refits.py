@@ -13,7 +13,7 @@ from tests.core import (
     Refits,
     TallRefits,
     WideRefits,
-    certified_bounds,
+    bound_by_certificate,
     certify,
     leave_one_out,
     train,
@@ -54,7 +54,7 @@ def make_refits(rng, problem, kinds):
 def optimal_bounds(problem, row):
     """What a training as far as float64 goes proves of a row's score."""
     solution = train(problem, tol=0.0)
-    lower, upper = certified_bounds(certify(problem, solution.point), problem.matrix[row : row + 1])
+    lower, upper = bound_by_certificate(certify(problem, solution.point), problem.matrix[row : row + 1])
     return lower[0], upper[0]
 
 
@@ -235,8 +235,8 @@ def test_expansions_hold_the_optimum(power, kinds):
         changes["class_factors"] = 1.0 + 1e-4 * rng.uniform(-1.0, 1.0, size=(500, 2))
     refits, rows = Refits(**changes), np.arange(500)
     family = TallRefits(glru.solve(problem, tol=1e-8), refits)
-    first = family.quick_bounds(rows, lambda lower, _: np.ones(len(lower), dtype=bool))
-    second = family.quick_bounds(rows, lambda lower, _: np.zeros(len(lower), dtype=bool))
+    first = family.bound_quickly(rows, lambda lower, _: np.ones(len(lower), dtype=bool))
+    second = family.bound_quickly(rows, lambda lower, _: np.zeros(len(lower), dtype=bool))
     narrow = np.median(second[1] - second[0])
     assert narrow < 1e-4 < 10.0 * narrow or narrow < 0.1 * np.median(first[1] - first[0])
     for row in (3, 77, 123, 290, 411):
@@ -256,7 +256,7 @@ def test_bounds_cover_fills_that_are_off(error):
         glru.solve(problem, tol=1e-12), Refits(fills=np.full((400, 2), 1e-9), filled=filled, error=error)
     )
     for asked in (np.ones, np.zeros):
-        found = family.quick_bounds(np.arange(400), lambda lower, _, asked=asked: asked(len(lower), dtype=bool))
+        found = family.bound_quickly(np.arange(400), lambda lower, _, asked=asked: asked(len(lower), dtype=bool))
         for sign in (-1.0, 1.0):
             true = Refits(fills=np.tile(sign * far, (400, 1)), filled=filled)
             for row in (0, 7, 123):

@@ -568,7 +568,7 @@ def test_what_a_pipeline_does_not_have():
     X, y = cancer()
     pipeline = make_pipeline(StandardScaler(), model_of())
     for method in ("glru", "approx"):
-        with pytest.raises(ValueError, match=rf"StandardScaler\) are fitted anew; got '{method}'"):
+        with pytest.raises(ValueError, match=rf"StandardScaler\) are refitted; got '{method}'"):
             glru.loocv(pipeline, X, y, method=method)
     with pytest.raises(ValueError, match=r"and there are 90 \(PCA is fitted.*Leave checkpoint out"):
         glru.loocv(make_pipeline(PCA(2), model_of()), X, y, checkpoint="run.npz")

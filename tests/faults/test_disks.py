@@ -123,7 +123,7 @@ def test_a_folder_that_is_read_only(tmp_path, monkeypatch, name):
 
 def test_a_checkpoint_is_refused_before_any_work(tmp_path, monkeypatch):
     """A folder, a folder that is not there, one that is not ours."""
-    monkeypatch.setattr(module, "solution_at", None)
+    monkeypatch.setattr(module, "make_solution", None)
     with pytest.raises(ValueError, match=r"a checkpoint must be a file; .* is a folder"):
         glru.loocv(PROBLEM, checkpoint=tmp_path)
     with pytest.raises(ValueError, match=r"folder that exists; .* does not\. Make it first"):

@@ -96,7 +96,7 @@ def test_in_parts_covers_every_item_once(n_items, smallest, count):
     """Consecutive parts in order, none below the smallest size unless there is only one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threads, "n_threads", lambda: count)
-        parts = threads.in_parts(lambda start, stop: (start, stop), n_items, smallest)
+        parts = threads.run_in_parts(lambda start, stop: (start, stop), n_items, smallest)
     assert [k for part in parts for k in range(*part)] == list(range(n_items))
     assert len(parts) <= count
     assert len(parts) == 1 or min(stop - start for start, stop in parts) >= max(smallest, 1)
@@ -109,7 +109,7 @@ def test_in_parts_passes_errors_on():
         raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
-        threads.in_parts(fail, 10, 1)
+        threads.run_in_parts(fail, 10, 1)
 
 
 def penalised_quadratic(seed):
@@ -165,7 +165,7 @@ def test_quadratic_descent(seed):
 def test_best_slope_maximises_the_dual(slope, curvature, margin, logistic):
     """No other slope makes the dual in one variable larger."""
     loss = glru.Logistic() if logistic else glru.Hinge()
-    best = kernels.best_slope(slope, curvature, margin, logistic)
+    best = kernels.find_best_slope(slope, curvature, margin, logistic)
     assert 0.0 <= best <= 1.0
     others = np.concatenate([np.linspace(0.0, 1.0, 101), best * np.linspace(0.5, 1.0, 11), [slope]])
 
@@ -201,7 +201,7 @@ def test_dual_pass(layout, logistic, intercept):
             a = weights * y * expected
             score = scale * (plain(X)[i] @ (plain(X).T @ a)) + 0.3 + intercept * a.sum()
             shares[i] = weights[i] * float(loss.fenchel_young(y[i], score, -y[i] * expected[i]))
-            expected[i] = kernels.best_slope(expected[i], curvatures[i], y[i] * score, logistic)
+            expected[i] = kernels.find_best_slope(expected[i], curvatures[i], y[i] * score, logistic)
     v, shift = X.T @ (weights * y * slopes), np.array([0.3, intercept, float(weights @ (y * slopes))])
     found = np.zeros(20)
     as_matrix(X).dual_pass(y, weights, scale, curvatures, order, logistic, 0.0, slopes, v, shift, found)

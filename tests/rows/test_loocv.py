@@ -95,14 +95,14 @@ def test_carried_bounds_are_those_of_memory(density, tmp_path, monkeypatch):
     """The same formulas; the dual point of the model's own derivatives is another than the solver's, hardly."""
     da = pytest.importorskip("dask.array")
     assert da is not None
-    from tests.core import carried_bounds
+    from tests.core import bound_carried
     from tests.rows.data import dask_blocks
 
     monkeypatch.setattr(local_rows, "MAX_COLUMNS", 0)
     problem = make(glru.Logistic(), glru.L2(0.1), 60, 8, density=density, seed=2)
     result = glru.loocv(dask_blocks(problem, (20, 25, 15)), tol=1e-12)
     assert set(result.decided_by) <= {"carry", "undetermined"}
-    lower, upper = carried_bounds(glru.solve(problem, tol=1e-15), "midpoint")
+    lower, upper = bound_carried(glru.solve(problem, tol=1e-15), "midpoint")
     np.testing.assert_allclose(result.score_lower, lower, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(result.score_upper, upper, rtol=1e-4, atol=1e-4)
 

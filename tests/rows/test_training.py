@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import glru
 from tests.cases import LOSSES, each
-from tests.core import duality, expand, sample_of, solvers, step_length, whole_gradient
+from tests.core import assemble_gradient, duality, expand, sample_of, solvers, step_length
 from tests.decisions.retraining import carefully
 from tests.rows.data import SHAPES, in_blocks, make, mapped
 
@@ -85,7 +85,7 @@ def test_the_line_search_comes_near_the_minimum(fit_intercept, tmp_path):
     point, random = glru.Point(np.array([0.3, -0.2, 0.1]), 0.4 if fit_intercept else 0.0), np.random.default_rng(0)
     for size in (1e-3, 1e-1, 1.0, 10.0, 1e3):
         direction = random.normal(size=3 + fit_intercept)
-        slope = whole_gradient(blocks.totals, point, expand(blocks, point).gradient)
+        slope = assemble_gradient(blocks.totals, point, expand(blocks, point).gradient)
         step = -np.sign(slope @ direction) * size * direction
 
         def value(length, step=step):
@@ -94,7 +94,7 @@ def test_the_line_search_comes_near_the_minimum(fit_intercept, tmp_path):
 
         def derivative(length, step=step):
             there = point.moved(step, length)
-            return float(whole_gradient(blocks.totals, there, expand(blocks, there).gradient) @ step)
+            return float(assemble_gradient(blocks.totals, there, expand(blocks, there).gradient) @ step)
 
         def has_fallen(length, value=value):
             return value(length) < value(0.0)

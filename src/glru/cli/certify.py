@@ -29,7 +29,7 @@ def certify(
     max_seconds: MaxSeconds = None,
 ) -> None:
     """Bound how far a fitted model is from the optimum of its objective, and find the labels that this could change."""
-    output.check(out, inputs.files_of(inputs.file_of(data), model))
+    output.check(out, inputs.find_files(inputs.find_file(data), model))
     begin = time.perf_counter()
     with show_progress(out.quiet):
         estimator = load_model(model)

@@ -190,7 +190,7 @@ def prepare_data(data: DataOptions, task: Any, fill: bool = False, as_is: bool =
 
     ``fill``: learn fills also for columns without missing values, which other files may have; ``as_is``: leave out no column and fill in nothing by default.
     """
-    path = file_of(data)
+    path = find_file(data)
     with name_flags_in_errors():
         source = datasets.load(data.data) if path is None else read(path, data)
         table = source.table if isinstance(source, Contents) else None
@@ -231,14 +231,14 @@ def seconds_left(budget: Budget) -> float | None:
     return None if budget.end is None else max(budget.end - time.monotonic(), 1e-6)
 
 
-def file_of(data: DataOptions) -> Path | None:
+def find_file(data: DataOptions) -> Path | None:
     """The path if the argument names a file or looks like a path; None for a dataset."""
     path = Path(data.data)
     known = path == STANDARD_INPUT or path.is_file() or path.is_dir() or glob.has_magic(data.data)
     return path if known or path.suffix or len(path.parts) > 1 else None
 
 
-def files_of(*paths: Path | None) -> list[Path]:
+def find_files(*paths: Path | None) -> list[Path]:
     """The files that paths stand for."""
     return [file for path in paths if path is not None and path != STANDARD_INPUT for file in expand(path)]
 

@@ -25,7 +25,7 @@ from glru.report.metrics import (
     constant_errors,
     constant_value,
     describe_metric,
-    metrics_of,
+    list_metrics,
     name_metric,
     sampling_interval,
 )
@@ -84,7 +84,7 @@ def loocv(
     max_seconds: MaxSeconds = None,
 ) -> None:
     """Run exact leave-one-out cross-validation: predict each row by a model trained without it."""
-    output.check(out, inputs.files_of(inputs.file_of(data)), checkpoint)
+    output.check(out, inputs.find_files(inputs.find_file(data)), checkpoint)
     begin, budget = time.perf_counter(), Budget(max_seconds)
     fit_once = fit_once or method not in ("certified", "naive")
     with show_progress(out.quiet) as report:
@@ -160,7 +160,7 @@ def make_outcome(
         job.problem,
         job.facts | {"settings": options | {"fit_once": job.adapted is None, "filled_once": job.filled_once}},
     )
-    metrics = metrics_of(result)
+    metrics = list_metrics(result)
     values: dict[str, Any] = {
         "certified": result.certified,
         "errors": None,
@@ -207,7 +207,7 @@ def _describe_result(
     """Metrics, stages, trainings, and what is proven."""
     lines = []
     for name, ends in metrics.items():
-        remark = describe_metric(result, name, pair_of(job))
+        remark = describe_metric(result, name, find_pair(job))
         lines.append((name_metric(name), f"{format_interval(*ends)} ({remark})" if remark else format_interval(*ends)))
     stages = ", ".join(f"{STAGE_NAMES.get(stage, stage)} {n}" for stage, n in result.decided_by.items())
     n_rows = job.problem.n_rows
@@ -224,10 +224,10 @@ def _describe_result(
 def _make_display(job: inputs.Job, result: glru.results.LOOCVResult) -> Any:
     if result.problem.loss.several:
         return glru.display.ConfusionDisplay.from_result(result, job.prepared.ids)
-    return glru.display.LOOCVDisplay.from_result(result, pair_of(job))
+    return glru.display.LOOCVDisplay.from_result(result, find_pair(job))
 
 
-def pair_of(job: inputs.Job) -> tuple[str, str] | None:
+def find_pair(job: inputs.Job) -> tuple[str, str] | None:
     """What -1 and +1 stand for; None for a regression or more than two classes."""
     classes = job.prepared.targets.classes
     return (classes[0], classes[1]) if classes is not None and len(classes) == 2 else None
@@ -238,7 +238,7 @@ def _make_page(job: inputs.Job, solution: glru.Solution, result: glru.results.LO
         result,
         job.prepared.name,
         inputs.make_provenance(job, describe(job)),
-        pair_of(job),
+        find_pair(job),
         job.prepared.ids,
         _rank_rows(solution, budget),
         _make_coefficients_section(job, solution),
@@ -364,7 +364,7 @@ def describe(job: inputs.Job) -> list[tuple[str, str]]:
     data, model = job.facts["data"], job.facts["model"]
     classes = f", regression of {data['target']}" if data["target"] else ""
     if data["classes"] is not None:
-        two = pair_of(job)
+        two = find_pair(job)
         classes = f", {two[1]} against {two[0]}" if two else f", {len(data['classes'])} classes"
     normalised = {"none": "as they are", "dense": "standardised", "sparse": "scaled"}[data["normalize"]]
     strength = f"C = {model['C']:g}" if model["C"] is not None else f"lam = {model['lam']:g}"
@@ -391,7 +391,7 @@ def make_table(job: inputs.Job, result: glru.results.LOOCVResult) -> dict[str, A
         columns["verdict"] = VERDICTS[result.bounds.verdicts(y)].tolist()
         columns |= found
     else:
-        pair = pair_of(job)
+        pair = find_pair(job)
         columns["y"] = job.problem.y
         columns["class"] = output.name_classes(pair, np.sign(job.problem.y))
         columns["label"] = result.bounds.signs

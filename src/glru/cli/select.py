@@ -72,7 +72,7 @@ def select(
     max_seconds: MaxSeconds = None,
 ) -> None:
     """Remove or add features while that improves the model on validation rows, exactly as if every candidate were trained."""
-    output.check(out, inputs.files_of(inputs.file_of(data), validation), checkpoint)
+    output.check(out, inputs.find_files(inputs.find_file(data), validation), checkpoint)
     if nested == 1 or (nested and validation is not None):
         raise typer.BadParameter("--nested needs at least 2 folds of DATA, and no --validation.")
     if criterion in INFORMATION and (loo or validation is not None):

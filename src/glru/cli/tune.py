@@ -50,7 +50,7 @@ def tune(
     max_seconds: MaxSeconds = None,
 ) -> None:
     """Find the best strength of the penalty, proven by exact leave-one-out cross-validation at every strength."""
-    output.check(out, inputs.files_of(inputs.file_of(data)), checkpoint)
+    output.check(out, inputs.find_files(inputs.find_file(data)), checkpoint)
     if lam is not None and C is not None:
         raise typer.BadParameter("--lam and --C are alternatives; give only one of them.")
     begin, budget = time.perf_counter(), Budget(max_seconds)

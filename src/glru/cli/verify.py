@@ -25,7 +25,7 @@ def verify(
     max_seconds: MaxSeconds = None,
 ) -> None:
     """Check a sample of proven held-out scores against models retrained in arbitrary precision by independent code."""
-    output.check(out, inputs.files_of(inputs.file_of(data)))
+    output.check(out, inputs.find_files(inputs.find_file(data)))
     begin, budget = time.perf_counter(), Budget(max_seconds)
     with show_progress(out.quiet) as report:
         job = inputs.make_job(data, loss, strength)

@@ -13,10 +13,10 @@ import glru
 from glru._budget import Budget
 from glru.bounds import ScoreBounds, predicted
 from glru.cli import inputs, output
-from glru.cli.loocv import describe, describe_once, make_class_columns, pair_of, to_sentences
+from glru.cli.loocv import describe, describe_once, find_pair, make_class_columns, to_sentences
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
 from glru.cli.progress import show_progress
-from glru.display.after import verdicts_of
+from glru.display.after import find_verdicts
 from glru.linalg import Array, RawMatrix
 from glru.model_selection.checkpoint import Checkpoint as Store
 from glru.model_selection.loocv import ensure_trained
@@ -56,7 +56,7 @@ def whatif(
     max_seconds: MaxSeconds = None,
 ) -> None:
     """Show what is proven about the model that retraining on changed data would give."""
-    output.check(out, inputs.files_of(inputs.file_of(data), add_rows, query), checkpoint)
+    output.check(out, inputs.find_files(inputs.find_file(data), add_rows, query), checkpoint)
     if not (remove_rows or remove_ids or add_rows or remove_columns):
         raise typer.BadParameter("say what changes: --remove-rows, --remove-ids, --add-rows or --remove-columns.")
     begin, budget = time.perf_counter(), Budget(max_seconds)
@@ -204,7 +204,7 @@ def compare(
         for k in order
     ]
     if labelled:
-        found["changed"] = [names[k] for k in np.flatnonzero(verdicts_of(bounds, old) == -1)]
+        found["changed"] = [names[k] for k in np.flatnonzero(find_verdicts(bounds, old) == -1)]
     return found
 
 
@@ -258,7 +258,7 @@ def make_outcome(
     outside = None if new is None else float(np.maximum(np.maximum(bounds.lower - new, new - bounds.upper), 0.0).max())
     counts = None
     if job.problem.loss.task == "classification":
-        verdicts = verdicts_of(bounds, old)
+        verdicts = find_verdicts(bounds, old)
         counts = [int(np.sum(verdicts == verdict)) for verdict in (1, -1, 0)]
     values: dict[str, Any] = {
         "queries": bounds.n_rows,
@@ -291,7 +291,7 @@ def make_outcome(
         display=lambda: (
             glru.display.ConfusionDisplay.from_bounds(bounds, old, classes or (), names)
             if job.problem.loss.several
-            else glru.display.AfterDisplay.from_bounds(bounds, old, pair_of(job))
+            else glru.display.AfterDisplay.from_bounds(bounds, old, find_pair(job))
         ),
         page=lambda: after_page(
             after,
@@ -348,10 +348,10 @@ def _make_table(
         columns |= {"old_score": old, "score_lower": bounds.lower, "score_upper": bounds.upper}
     if loss.task == "classification":
         if not loss.several:
-            columns["class"] = output.name_classes(pair_of(job), bounds.signs)
+            columns["class"] = output.name_classes(find_pair(job), bounds.signs)
             columns |= output.bound_probabilities(job.problem, bounds)
             columns["label"] = bounds.signs
-        columns["verdict"] = VERDICTS[verdicts_of(bounds, old)].tolist()
+        columns["verdict"] = VERDICTS[find_verdicts(bounds, old)].tolist()
     if new is not None and not loss.several:
         columns["retrained_score"] = new
     return columns

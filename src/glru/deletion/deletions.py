@@ -28,23 +28,23 @@ from glru.cascade import (
     MOST_FACTORS,
     USUAL_MEMORY,
     Report,
+    measure_smallest_batch,
     reporter,
-    smallest_batch,
 )
 from glru.certificate import certify, score_errors
-from glru.duality import lacks_class, missing_optimum
+from glru.duality import explain_missing_optimum, lacks_class
 from glru.linalg import FEW, Array, calm_blas, gamma, length
-from glru.metric.columns import ColumnMetric, column_metric
-from glru.problem import Point, Problem, not_in_memory, require_one_score, require_problem
+from glru.metric.columns import ColumnMetric, make_column_metric
+from glru.problem import Point, Problem, make_memory_error, require_one_score, require_problem
 from glru.refine import TRAINED, newton_ellipsoids
-from glru.regions import has_local, regions_of
+from glru.regions import has_local, list_regions
 from glru.regions.local import local_radius
-from glru.solution import Solution, dual_of
+from glru.solution import Solution, find_dual
 from glru.solvers import train
 from glru.sums import RowValues
 from glru.updates.batch import Certified, tighten
 from glru.updates.carried_rows import removal_factors, sum_error
-from glru.updates.gradients import model_scores
+from glru.updates.gradients import compute_model_scores
 from glru.updates.group_rows import GroupRows
 from glru.updates.local_rows import LocalRows, Removals, RowCandidates, RowMoves
 from glru.updates.moments import coordinates
@@ -124,7 +124,7 @@ class Reference:
         """Number of coefficients, the intercept counted."""
         return self.metric.size
 
-    def radius_of(self, lower: Array, upper: Array) -> tuple[Array, float]:
+    def bound_radius(self, lower: Array, upper: Array) -> tuple[Array, float]:
         """The middle of bounds of every coefficient (the intercept last), and at least its distance in the metric from what they hold."""
         if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
             return self.point.packed(self.problem.fit_intercept), np.inf
@@ -134,7 +134,7 @@ class Reference:
         return middle, far * (1.0 + gamma(2 * half.size + 16))
 
 
-def local_base(solution: Solution, highest: float | None = None) -> LocalRows:
+def make_local_base(solution: Solution, highest: float | None = None) -> LocalRows:
     """The base of all deletions under the local certificate, at most a few Newton steps from a solution; ``highest``: of the factors that it covers."""
     problem = solution.problem
     family = LocalRows(solution, 1.0, highest)
@@ -146,7 +146,7 @@ def local_base(solution: Solution, highest: float | None = None) -> LocalRows:
     return family
 
 
-def _local_reference(family: LocalRows) -> Reference:
+def _make_local_reference(family: LocalRows) -> Reference:
     base = family.base
     root = float(np.sqrt(1.0 - family.middle_eta))
     nu = np.asarray((base.step_norm + base.error_norm) / root * (1.0 + FEW))
@@ -161,14 +161,14 @@ def _local_reference(family: LocalRows) -> Reference:
     return found
 
 
-def _trained_reference(solution: Solution, budget: Budget) -> Reference:
+def _make_trained_reference(solution: Solution, budget: Budget) -> Reference:
     """The reference of a loss or a penalty without a local certificate; Hessians are those at the trained model itself."""
     problem = solution.problem
     best = train(problem, tol=TRAINED, start=solution, until=lambda state: budget.spent)
     _, slopes, curvatures = problem.loss.expand(problem.y, best.scores)
-    metric = column_metric(problem.totals, problem.hessian(problem.weights * curvatures))
+    metric = make_column_metric(problem.totals, problem.hessian(problem.weights * curvatures))
     if not metric.eta < 0.5:
-        reason = missing_optimum(problem)
+        reason = explain_missing_optimum(problem)
         raise ValueError(
             f"deleting rows needs one optimum: {reason}{_name_dependent(problem)}"
             if reason is not None
@@ -178,7 +178,7 @@ def _trained_reference(solution: Solution, budget: Budget) -> Reference:
     values = RowValues(best.scores, slopes, curvatures)
     errors = score_errors(problem, best.coef, best.intercept, best.scores)
     found = Reference(problem, best.point, metric, metric.eta + FEW, 0.0, values, errors)
-    middle, radius = found.radius_of(*_coef_bounds(problem, best.point))
+    middle, radius = found.bound_radius(*_bound_coefs(problem, best.point))
     # The model itself is the centre; the middle of the bounds differs from it by their asymmetry.
     apart = float(length(np.abs(metric.factor) @ np.abs(middle - best.point.packed(problem.fit_intercept))))
     radius = (radius + apart) * (1.0 + FEW)
@@ -209,14 +209,14 @@ def _name_dependent(problem: Problem) -> str:
     return f" A combination of {', '.join(found)} is at most {shortest + 1e-15:.0e} of the length of its parts."
 
 
-def _coef_bounds(problem: Problem, point: Point) -> tuple[Array, Array]:
+def _bound_coefs(problem: Problem, point: Point) -> tuple[Array, Array]:
     """Bounds of every coefficient (the intercept last) of the optimum, by all regions around a point."""
     size = problem.n_columns + int(problem.fit_intercept)
     found = np.full(size, -np.inf), np.full(size, np.inf)
     if point.dual is None:
         scores = problem.scores(point.coef, point.intercept)
-        point = Point(point.coef, point.intercept, dual_of(problem, scores))
-    for region in regions_of(certify(problem, point), problem.fit_intercept):
+        point = Point(point.coef, point.intercept, find_dual(problem, scores))
+    for region in list_regions(certify(problem, point), problem.fit_intercept):
         lower, upper = region.coef_bounds()
         if problem.fit_intercept:
             ends = region.intercept_bounds()
@@ -268,11 +268,13 @@ class Deletions:
         problem = self.problem
         self.family: LocalRows | None = None
         if problem.loss.self_concordance is not None and problem.penalty.smooth:
-            family = local_base(solution, self._highest_factor())
+            family = make_local_base(solution, self._find_highest_factor())
             self.family = family if family.usable and family.converged else None
-        self.reference = _trained_reference(solution, budget) if self.family is None else _local_reference(self.family)
+        self.reference = (
+            _make_trained_reference(solution, budget) if self.family is None else _make_local_reference(self.family)
+        )
         if not np.isfinite(self.reference.radius):
-            reason = missing_optimum(problem)
+            reason = explain_missing_optimum(problem)
             if reason is not None:
                 raise ValueError(reason[0].upper() + reason[1:])
         self.n_deletions = problem.n_rows if codes is None else int(codes.max()) + 1
@@ -296,7 +298,7 @@ class Deletions:
         factors = np.divide(problem.total_weight, left, out=np.full(left.size, np.inf), where=left > 0.0)
         return np.where(factors <= 2.0, factors, np.inf)
 
-    def _highest_factor(self) -> float | None:
+    def _find_highest_factor(self) -> float | None:
         """The highest factor of single rows that is left to the base of all rows, if any."""
         if self.codes is not None or self.problem.scaling == "sum":
             return None
@@ -333,8 +335,8 @@ class Deletions:
         chosen = np.zeros(self.n_deletions, dtype=bool)
         chosen[members] = True
         stages: list[tuple[str, Callable[[Rows, float], None]]] = [
-            ("refine", partial(self._one_by_one, self._refine)),
-            ("training", partial(self._one_by_one, self._train)),
+            ("refine", partial(self._work_one_by_one, self._refine)),
+            ("training", partial(self._work_one_by_one, self._train)),
         ]
         if self.family is not None and self.codes is not None:
             stages = [("second order", self._group_second_order), ("newton", self._groups), *stages]
@@ -369,7 +371,7 @@ class Deletions:
             found[rest] = self._closed_moves(np.arange(self.n_deletions)[members][rest])
         return found
 
-    def moves_along(self, members: Rows | slice, axes: Array) -> Array:
+    def project_moves(self, members: Rows | slice, axes: Array) -> Array:
         """The inner products of the candidates' moves with some vectors in the coordinates of the metric, one per column of ``axes``."""
         if self.family is None or self.codes is not None or (self._place[members] >= 0).any():
             return self.directions(members) @ axes
@@ -377,7 +379,7 @@ class Deletions:
         removals = self._removals_of(members)
         # With R V = I the rows are x = (x V) R, so that a product with V axes errs by no more than one with V and one with the axes do: gamma |x| |V|
         # is at most the solve error times |x V|. So this is within the four solve errors of directions.
-        found: Array = model_scores(problem.matrix[members], base.metric.inverse @ axes, problem.fit_intercept)
+        found: Array = compute_model_scores(problem.matrix[members], base.metric.inverse @ axes, problem.fit_intercept)
         found *= removals.multipliers[:, None]
         found += (base.metric.factor @ base.step) @ axes
         if base.factors[0] < base.factors[1]:
@@ -394,13 +396,13 @@ class Deletions:
             found = removals.multipliers * np.square(removals.norms) + removals.base_moves
         if stored.size:
             mine = stored + rows.start
-            found[stored] = np.einsum("ij,ij->i", self.row_places(mine), self._store[self._place[mine]])
+            found[stored] = np.einsum("ij,ij->i", self.place_rows(mine), self._store[self._place[mine]])
         return found
 
-    def row_places(self, rows: Rows | slice) -> Array:
+    def place_rows(self, rows: Rows | slice) -> Array:
         """Some rows in the coordinates of the metric."""
         problem = self.problem
-        found: Array = model_scores(problem.matrix[rows], self.reference.metric.inverse, problem.fit_intercept)
+        found: Array = compute_model_scores(problem.matrix[rows], self.reference.metric.inverse, problem.fit_intercept)
         return found
 
     def chunks(self, size: int, width: int | None = None) -> Iterator[slice]:
@@ -455,7 +457,7 @@ class Deletions:
     def _closed_moves(self, rows: Rows | slice) -> Array:
         """The moves of the closed form at the base of all rows."""
         assert self.family is not None
-        return self.family.directions(self._removals_of(rows), self.row_places(rows))[0]
+        return self.family.directions(self._removals_of(rows), self.place_rows(rows))[0]
 
     def _removals_of(self, members: Rows | slice) -> Removals:
         """Removals at the base of all rows."""
@@ -509,7 +511,7 @@ class Deletions:
                     self._take_closed(family, np.arange(here.start, here.stop), self._removals_of(here))
             else:
                 removals = family.removals(chosen)
-                others = family.row_moves(chosen, removals) if sharp else None
+                others = family.bound_row_moves(chosen, removals) if sharp else None
                 self._take_closed(family, chosen, removals, others)
 
     def _take_closed(self, family: LocalRows, rows: Rows, removals: Removals, others: RowMoves | None = None) -> None:
@@ -528,11 +530,11 @@ class Deletions:
             moves = self._to_metric(family, family.directions(removals.take(here), places)[0])
             self._take_in(rows[here], moves, radii[here], "closed form")
         if family is self.family and not kept.all():
-            lengths, errors = self._closed_lengths(removals, reach)
+            lengths, errors = self._measure_closed_moves(removals, reach)
             rest = np.flatnonzero(~kept)
             self._take_radii(rows[rest], lengths[rest], (radii + errors)[rest], "closed form")
 
-    def _closed_lengths(self, removals: Removals, reach: Array) -> tuple[Array, Array]:
+    def _measure_closed_moves(self, removals: Removals, reach: Array) -> tuple[Array, Array]:
         """The lengths of the moves of the closed form at the base of all rows, and at least their errors; ``reach``: at least the lengths of their parts."""
         assert self.family is not None
         base = self.family.base
@@ -563,7 +565,7 @@ class Deletions:
 
     def _newton(self, rows: Rows, width: float) -> None:
         """Newton steps of many models together, each measured by a product with the data."""
-        batch = max(1, self.max_memory // smallest_batch(self.problem))
+        batch = max(1, self.max_memory // measure_smallest_batch(self.problem))
         for family, mine in self._group(rows):
             chosen = rows[mine]
             for start in range(0, chosen.size, batch):
@@ -582,7 +584,7 @@ class Deletions:
 
     def _group_batches(self, groups: Rows) -> Iterator[Rows]:
         """Groups whose systems fit into memory together, until the time is up."""
-        batch = max(1, self.max_memory // (32 * self.reference.size**2 + smallest_batch(self.problem) // 8))
+        batch = max(1, self.max_memory // (32 * self.reference.size**2 + measure_smallest_batch(self.problem) // 8))
         for start in range(0, groups.size, batch):
             if self.budget.spent:
                 return
@@ -596,14 +598,14 @@ class Deletions:
     def _groups(self, groups: Rows, width: float) -> None:
         for here in self._group_batches(groups):
             candidates = self._group_rows.candidates(here, partial(self._take_in, stage="newton"))
-            tighten(candidates, lambda lower, upper: self._enough(upper, width), BATCH_STEPS)
+            tighten(candidates, lambda lower, upper: self._is_enough(upper, width), BATCH_STEPS)
 
     @cached_property
     def _group_rows(self) -> GroupRows:
         assert self.family is not None and self.codes is not None
         return GroupRows(self.family, self.codes, self.factors)
 
-    def _enough(self, radii: Array, width: float) -> NDArray[np.bool_]:
+    def _is_enough(self, radii: Array, width: float) -> NDArray[np.bool_]:
         """Whether radii are small against what moves usually are, or the time is up."""
         if self.budget.spent:
             return np.ones(radii.size, dtype=bool)
@@ -611,7 +613,7 @@ class Deletions:
         usual = float(length(known)) / np.sqrt(max(known.size, 1)) if known.size else 0.0
         return radii + self.reference.radius <= width * usual
 
-    def _one_by_one(self, work: Callable[[int, float], bool], members: Rows, width: float) -> None:
+    def _work_one_by_one(self, work: Callable[[int, float], bool], members: Rows, width: float) -> None:
         """Work on one model at a time, those of which nothing is known first; ends where that does not help any more."""
         order = members[np.argsort(~np.isinf(self.radii[members]), kind="stable")]
         failed = 0
@@ -656,10 +658,10 @@ class Deletions:
         if problem is None or self.radii[member] <= 10.0 * width * self.scale[member]:
             return False
         with np.errstate(all="ignore"):
-            if missing_optimum(problem) is not None:
+            if explain_missing_optimum(problem) is not None:
                 return False
             best = train(problem, tol=0.0, start=self.reference.point, until=lambda state: self.budget.spent)
-            self._take_model(member, *self.reference.radius_of(*_coef_bounds(problem, best.point)), "training")
+            self._take_model(member, *self.reference.bound_radius(*_bound_coefs(problem, best.point)), "training")
         self.n_trainings += 1
         return True
 
@@ -674,7 +676,7 @@ class _MeasuredRows:
 
     def decided(self, lower: Any, upper: Any) -> NDArray[np.bool_]:
         """Which radii are small enough."""
-        return self.deletions._enough(np.asarray(upper), self.width)
+        return self.deletions._is_enough(np.asarray(upper), self.width)
 
     def certify(self) -> Certified:
         """Radii around the candidates and the next ones."""
@@ -712,7 +714,7 @@ def delete(
     problem, budget = model.problem if isinstance(model, Solution) else model, Budget(max_seconds)
     solution = model if isinstance(model, Solution) else train(model, tol=tol, budget=budget)
     with reporter(progress) as report, calm_blas(problem.work):
-        memory = max(USUAL_MEMORY, smallest_batch(problem)) if max_memory is None else max_memory
+        memory = max(USUAL_MEMORY, measure_smallest_batch(problem)) if max_memory is None else max_memory
         deletions = Deletions(solution, codes, budget, report, memory)
         deletions.run(width)
     return deletions
@@ -722,7 +724,7 @@ def require_deletions(problem: Problem, function: str) -> None:
     """Refuse what deletions have no proof for."""
     require_problem(problem)
     if not problem.in_memory:
-        raise not_in_memory(problem, f"glru.{function}")
+        raise make_memory_error(problem, f"glru.{function}")
     require_one_score(problem, f"glru.{function}")
     problem.matrix.require_host(f"glru.{function} works on the host")
     if problem.n_columns > problem.largest:

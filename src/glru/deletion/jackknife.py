@@ -21,7 +21,7 @@ from glru._options import check_call
 from glru._results import Shown, make_frame
 from glru.bounds import Bounds
 from glru.cascade import Report
-from glru.changes import matched_columns
+from glru.changes import match_columns
 from glru.deletion.deletions import STAGES, Deletions, delete, require_deletions
 from glru.deletion.intervals import absolute, around, enlarge, middle
 from glru.deletion.result import coef_names
@@ -29,7 +29,7 @@ from glru.linalg import FEW, TINY, Array, gamma, length, outward
 from glru.losses import WithOffset
 from glru.problem import Problem
 from glru.solution import Solution
-from glru.updates.gradients import model_scores
+from glru.updates.gradients import compute_model_scores
 from glru.updates.moments import coordinates
 
 Center = Literal["estimate", "mean"]
@@ -252,7 +252,7 @@ class Jackknife(Shown):
         matrix, names = as_matrix(X, "X")
         if matrix.shape[1] != problem.n_columns:
             raise ValueError(f"X must have {problem.n_columns} columns, as the data has; got {matrix.shape[1]}.")
-        matrix = matched_columns(matrix, names, problem.column_names)
+        matrix = match_columns(matrix, names, problem.column_names)
         if (offset is None) != (not isinstance(problem.loss, WithOffset)):
             raise ValueError("offset must be given for a model with an offset, and only for such a model.")
         shifts = np.zeros(matrix.shape[0]) if offset is None else np.asarray(offset, dtype=np.float64)
@@ -270,7 +270,7 @@ class Jackknife(Shown):
             unit = matrix.depths(3) * (1.0 + 2.0 * gamma(problem.n_columns + 8))
             errors = unit * (matrix.absolute_product(np.abs(point.coef)) + abs(point.intercept))
             norms = reference.metric.norms(matrix)
-            places = model_scores(matrix, reference.metric.inverse, problem.fit_intercept)
+            places = compute_model_scores(matrix, reference.metric.inverse, problem.fit_intercept)
             k = ceil(Fraction(str(float(level))) * (used.size + 1))
             found = np.empty((4, matrix.shape[0]))
             for query in range(matrix.shape[0]):
@@ -348,7 +348,7 @@ def _ends(means: Bounds, residuals: Bounds, k: int) -> tuple[float, float, float
 
 
 @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
-def jackknife_deletions(
+def compute_jackknife(
     model: Problem | Solution,
     groups: Any,
     center: Center | None,

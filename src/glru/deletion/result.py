@@ -327,7 +327,7 @@ class Influence(HeldOutScores):
         """Bounds of the dispersion."""
         problem, reference = self.problem, self._deletions.reference
         if self._variance_power is not None:
-            return self._pearson_dispersion(self._variance_power)
+            return self._estimate_dispersion(self._variance_power)
         if not isinstance(problem.loss, Squared):
             return 1.0, 1.0
         # The weighted residuals move by at most the norm of the move of the model.
@@ -345,7 +345,7 @@ class Influence(HeldOutScores):
             most**2 / (n_used - high) * (1.0 + 4.0 * FEW + 2.0 * weight_slack(problem)),
         )
 
-    def _pearson_dispersion(self, power: float) -> Interval:
+    def _estimate_dispersion(self, power: float) -> Interval:
         """Bounds of the sum of ``s (y - mu)^2 / mu^p`` by the degrees of freedom: a signed root of a term falls with its score."""
         problem, reference = self.problem, self._deletions.reference
         # A power of the mean multiplies the errors of its logarithm by less than 2, and its own evaluation is off by a few units.
@@ -372,7 +372,7 @@ class Influence(HeldOutScores):
         low, high = self.dispersion
         return float(np.sqrt(low)) * root * (1.0 - share), float(np.sqrt(high)) * root * (1.0 + share)
 
-    def _in_units(self, bounds: Bounds, norms: Bounds) -> Bounds:
+    def _divide_by_errors(self, bounds: Bounds, norms: Bounds) -> Bounds:
         """Quantities divided by their standard errors, the dispersion's root times norms in the inverse Hessian."""
         low, high = self._unit
         return divide(bounds, enlarge((norms[0] * low, norms[1] * high), FEW))
@@ -422,7 +422,7 @@ class Influence(HeldOutScores):
         )
 
     def _dffits(self, rows: slice) -> Bounds:
-        return self._in_units(self._score_change(rows), self._row_norms(rows))
+        return self._divide_by_errors(self._score_change(rows), self._row_norms(rows))
 
     def _held_out_score(self, rows: slice) -> Bounds:
         reference, moves = self._deletions.reference, self._deletions.own_moves(rows)
@@ -432,13 +432,13 @@ class Influence(HeldOutScores):
         )
         return around(scores + moves, half)
 
-    def _evaluated_at(self, rows: slice) -> Bounds:
+    def _widen_scores(self, rows: slice) -> Bounds:
         """Held-out scores, widened by what the evaluation of a loss does as an error of its score."""
         (lower, upper), noise = self._held_out_score(rows), self.problem.score_noise + 16.0 * FEW
         return lower - noise - 16.0 * FEW * np.abs(lower), upper + noise + 16.0 * FEW * np.abs(upper)
 
     def _deletion_residual(self, rows: slice) -> Bounds:
-        lower, upper = self._evaluated_at(rows)
+        lower, upper = self._widen_scores(rows)
         loss, y = self.problem.loss, self.problem.y[rows]
         # Derivatives of a convex loss grow with the score.
         least, most = -loss.derivative(y, upper)[1], -loss.derivative(y, lower)[0]
@@ -450,13 +450,13 @@ class Influence(HeldOutScores):
         return np.where(known, np.maximum(least, -high), -high), np.where(known, np.minimum(most, -low), -low)
 
     def _deviance_residual(self, rows: slice) -> Bounds:
-        lower, upper = self._evaluated_at(rows)
+        lower, upper = self._widen_scores(rows)
         known = np.isfinite(lower) & np.isfinite(upper)
-        found = enlarge((self._deviance_at(rows, upper), self._deviance_at(rows, lower)), LOSS_UNITS)
+        found = enlarge((self._compute_deviances(rows, upper), self._compute_deviances(rows, lower)), LOSS_UNITS)
         # The root of a loss that underflows is smaller than TINY.
         return np.where(known, found[0] - TINY, -np.inf), np.where(known, found[1] + TINY, np.inf)
 
-    def _deviance_at(self, rows: slice, scores: Array) -> Array:
+    def _compute_deviances(self, rows: slice, scores: Array) -> Array:
         """The signed roots of twice the losses, whose least value is 0; they fall with the scores."""
         values, slopes, _ = self.problem.loss.expand(self.problem.y[rows], scores)
         # What was cut off is larger.
@@ -504,7 +504,7 @@ class Influence(HeldOutScores):
             shares = np.where(known, share, 0.0)
             for here in deletions.chunks(size):
                 members = here if chosen is None else chosen[here]
-                changes = deletions.moves_along(members, scaled.T)
+                changes = deletions.project_moves(members, scaled.T)
                 half = np.abs(changes, out=upper[here])
                 half *= shares
                 half += np.multiply(slack[members, None], axes, out=lower[here])
@@ -549,7 +549,7 @@ class Influence(HeldOutScores):
             Lower and upper ends.
         """
         chosen, asked, deletions = self._chosen(rows), self._chosen(of), self._deletions
-        places, norms = deletions.row_places(asked), deletions.reference.norms[asked]
+        places, norms = deletions.place_rows(asked), deletions.reference.norms[asked]
         with np.errstate(all="ignore"):
             moves = deletions.directions(chosen) @ places.T
             return negate(around(moves, np.outer(self._slack(chosen), norms)))
@@ -577,7 +577,7 @@ class Influence(HeldOutScores):
         name = by if place is None else f"dfbetas of {self.coef_names[place]}"
         for _ in range(RANKING_ROUNDS):
             lower, upper = self._sizes(by, place)
-            contested = contested_rows(lower, upper, k)
+            contested = find_contested_rows(lower, upper, k)
             if not contested.size or by == "leverage" or self._deletions.budget.spent:
                 break
             deletions = self._deletions
@@ -609,9 +609,11 @@ class Influence(HeldOutScores):
         reference, deletions = self._deletions.reference, self._deletions
         moves = np.empty(self.n_rows)
         for here in deletions.chunks(self.n_rows):
-            moves[here] = deletions.moves_along(here, reference.metric.inverse[place][:, None])[:, 0]
+            moves[here] = deletions.project_moves(here, reference.metric.inverse[place][:, None])[:, 0]
         norms = self._axis_norms[0][place : place + 1], self._axis_norms[1][place : place + 1]
-        return absolute(self._in_units(around(moves, self._slack(slice(None)) * reference.axis_norms[place]), norms))
+        return absolute(
+            self._divide_by_errors(around(moves, self._slack(slice(None)) * reference.axis_norms[place]), norms)
+        )
 
     def to_frame(self, dfbetas: bool = False) -> Any:
         """One line per row (a pandas or polars frame): target, both ends of every quantity, and the stage.
@@ -679,7 +681,7 @@ class Influence(HeldOutScores):
 
 
 @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
-def influence_of_rows(
+def compute_influence(
     model: Problem | Solution,
     width: float,
     tol: float,
@@ -711,7 +713,7 @@ def _variance_power(loss: Loss) -> float | None:
     return 2.0 if isinstance(inner, Gamma) else inner.power if isinstance(inner, Tweedie) else None
 
 
-def contested_rows(lower: Array, upper: Array, k: int) -> Rows:
+def find_contested_rows(lower: Array, upper: Array, k: int) -> Rows:
     """The rows whose place among the first ``k`` is not proven, or whose membership is not."""
     # The k-th largest lower end: rows below it cannot belong to the first k.
     bar = np.partition(lower, lower.size - k)[lower.size - k]

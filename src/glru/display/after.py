@@ -48,7 +48,7 @@ class AfterDisplay:
     @property
     def verdicts(self) -> NDArray[np.int8]:
         """1 unchanged, -1 changed, 0 open, for classes."""
-        return verdicts_of(ScoreBounds(self.lower, self.upper), self.old_scores)
+        return find_verdicts(ScoreBounds(self.lower, self.upper), self.old_scores)
 
     @classmethod
     def from_after(cls, out: After, X: Any, old_scores: Array | None = None) -> "AfterDisplay":
@@ -79,7 +79,7 @@ class AfterDisplay:
         if classes is None:
             title = f"{bounds.n_rows:,} queries after the change, median width {np.median(bounds.width):.2g}"
             return cls(bounds.lower, bounds.upper, old_scores, title)
-        verdicts = verdicts_of(bounds, old_scores)
+        verdicts = find_verdicts(bounds, old_scores)
         order = sort_sides(middle(bounds), old_scores)
         counts = [int(np.sum(verdicts == verdict)) for verdict in GROUPS]
         title = (
@@ -113,7 +113,7 @@ class AfterDisplay:
         return self
 
 
-def verdicts_of(bounds: ScoreBounds, old_scores: Array) -> NDArray[np.int8]:
+def find_verdicts(bounds: ScoreBounds, old_scores: Array) -> NDArray[np.int8]:
     """1 where the label is proven to stay, -1 where it is proven to change, 0 where nothing is proven."""
     changes, stays = bounds.changes(old_scores)
     return stays.astype(np.int8) - changes

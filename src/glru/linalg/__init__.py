@@ -18,9 +18,9 @@ from glru.linalg.arrays import (
     Array,
     Arrays,
     Entries,
-    arrays_of,
     floats,
     gamma,
+    get_arrays,
     is_foreign,
     length,
     move_like,
@@ -36,7 +36,7 @@ from glru.linalg.dense import CHUNK_BYTES, DenseMatrix
 from glru.linalg.device import DeviceMatrix
 from glru.linalg.matrix import Matrix, RawMatrix, dense_height
 from glru.linalg.sparse import SparseMatrix
-from glru.linalg.threads import SMALL_WORK, calm_blas, in_parts, n_threads, use_threads
+from glru.linalg.threads import SMALL_WORK, calm_blas, n_threads, run_in_parts, use_threads
 
 __all__ = [
     "CHUNK_BYTES",
@@ -52,13 +52,12 @@ __all__ = [
     "Entries",
     "Matrix",
     "RawMatrix",
-    "arrays_of",
     "as_matrix",
     "calm_blas",
     "dense_height",
     "floats",
     "gamma",
-    "in_parts",
+    "get_arrays",
     "is_foreign",
     "length",
     "move_like",
@@ -66,6 +65,7 @@ __all__ = [
     "namespace",
     "outward",
     "powers_of_two",
+    "run_in_parts",
     "subtracts_exactly",
     "to_dense",
     "to_host",

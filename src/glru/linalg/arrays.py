@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru._extras import require
-from glru.linalg.threads import calm_blas, in_parts
+from glru.linalg.threads import calm_blas, run_in_parts
 
 Array = NDArray[np.float64]
 Entries = tuple[NDArray[np.intp], NDArray[np.intp]]
@@ -62,7 +62,7 @@ def move_like(values: Any, like: Any) -> Any:
     if not is_foreign(like):
         return to_host(values)
     stays = not is_foreign(values) and (values.dtype.kind not in "fiub" or isinstance(values, np.ma.MaskedArray))
-    return values if stays else arrays_of(like).put(values)
+    return values if stays else get_arrays(like).put(values)
 
 
 def floats(*arrays: Any) -> tuple[Array, ...]:
@@ -75,7 +75,7 @@ def floats(*arrays: Any) -> tuple[Array, ...]:
     foreign = next((a for a in arrays if is_foreign(a)), None)
     if foreign is None:
         return tuple(np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in arrays)))
-    there = arrays_of(foreign)
+    there = get_arrays(foreign)
     moved = (a if is_foreign(a) else there.put(np.asarray(a, dtype=np.float64)) for a in arrays)
     return tuple(there.xp.broadcast_arrays(*moved))
 
@@ -176,7 +176,7 @@ class Arrays(ABC):
         side = self.put(np.append(border, corner))
         return self.stacked(self.concatenate([matrix, side[:-1, None]], 1), side)
 
-    def outer_sum(self, matrix: Any, left: Array, right: Array) -> Any:
+    def add_outer_product(self, matrix: Any, left: Array, right: Array) -> Any:
         """A matrix plus the outer product of two host vectors."""
         return matrix + self.put(left)[:, None] * self.put(right)[None, :]
 
@@ -185,7 +185,7 @@ class Arrays(ABC):
         """The largest absolute value."""
 
     @abstractmethod
-    def largest_of(self, matrix: Any, used: NDArray[np.bool_]) -> Array:
+    def find_largest(self, matrix: Any, used: NDArray[np.bool_]) -> Array:
         """The largest entry of every column over some rows of a non-negative matrix, as a host vector."""
 
     @abstractmethod
@@ -193,7 +193,7 @@ class Arrays(ABC):
         """Whether compiled loops over the entries of a matrix are possible and pay for their loading."""
 
     @abstractmethod
-    def in_parts(self, work: Callable[[int, int], None], n_items: int, smallest: int) -> None:
+    def run_in_parts(self, work: Callable[[int, int], None], n_items: int, smallest: int) -> None:
         """``work(start, stop)`` over parts of ``range(n_items)``, in threads of our own where BLAS runs."""
 
 
@@ -252,15 +252,15 @@ class HostArrays(Arrays):
     def size(self, matrix: Any) -> float:
         return float(np.abs(matrix).max(initial=0.0))
 
-    def largest_of(self, matrix: Any, used: NDArray[np.bool_]) -> Array:
+    def find_largest(self, matrix: Any, used: NDArray[np.bool_]) -> Array:
         return matrix.max(axis=0) if used.all() else matrix[used].max(axis=0)
 
     def compile_loop(self, matrix: Any) -> bool:
         return matrix.size >= SMALL
 
-    def in_parts(self, work: Callable[[int, int], None], n_items: int, smallest: int) -> None:
+    def run_in_parts(self, work: Callable[[int, int], None], n_items: int, smallest: int) -> None:
         with calm_blas(0.0):
-            in_parts(work, n_items, smallest)
+            run_in_parts(work, n_items, smallest)
 
 
 HOST = HostArrays()
@@ -329,7 +329,7 @@ class DeviceArrays(Arrays):
     def size(self, matrix: Any) -> float:
         return float(self.xp.max(self.xp.abs(matrix)))
 
-    def largest_of(self, matrix: Any, used: NDArray[np.bool_]) -> Array:
+    def find_largest(self, matrix: Any, used: NDArray[np.bool_]) -> Array:
         if not used.all():
             matrix = self.xp.where(self.put(used)[:, None], matrix, 0.0)
         return to_host(self.xp.max(matrix, axis=0))
@@ -337,11 +337,11 @@ class DeviceArrays(Arrays):
     def compile_loop(self, matrix: Any) -> bool:
         return False
 
-    def in_parts(self, work: Callable[[int, int], None], n_items: int, smallest: int) -> None:
+    def run_in_parts(self, work: Callable[[int, int], None], n_items: int, smallest: int) -> None:
         work(0, n_items)
 
 
-def arrays_of(array: Any) -> Arrays:
+def get_arrays(array: Any) -> Arrays:
     """The operations of an array's own namespace."""
     return DeviceArrays(array) if is_foreign(array) else HOST
 
@@ -415,7 +415,7 @@ def weighted_norm(weights: Any, values: Any, products: Any = None) -> Any:
     Where products of weights and squares may have underflowed, the values are divided by the largest first, and what is still lost is added.
     ``products``: ``s o v``, if they are known.
     """
-    arrays, n_rows = arrays_of(values), values.shape[0]
+    arrays, n_rows = get_arrays(values), values.shape[0]
     along = weights if values.ndim == 1 else weights[:, None]
 
     def squares(values: Any, products: Any) -> Any:
@@ -426,7 +426,7 @@ def weighted_norm(weights: Any, values: Any, products: Any = None) -> Any:
         return np.sqrt(found)
     # Column by column: what is known about one does not depend on the others.
     every = np.ones(n_rows, dtype=bool)
-    largest = arrays.size(values) if values.ndim == 1 else arrays.largest_of(abs(values), every)
+    largest = arrays.size(values) if values.ndim == 1 else arrays.find_largest(abs(values), every)
     lost = (found < UNDERFLOWS) & (largest > 0.0) & np.isfinite(largest)
     unit = np.where(lost, largest, 1.0)
     scaled = values / (float(unit) if values.ndim == 1 else arrays.put(unit))

@@ -9,7 +9,7 @@ from scipy.linalg.blas import dsyrk
 
 from glru.linalg.arrays import HOST, SMALL, Array, Arrays, round_to_bits, subtracts_exactly
 from glru.linalg.matrix import Matrix
-from glru.linalg.threads import in_parts, total
+from glru.linalg.threads import run_in_parts, total
 
 CHUNK_BYTES = 1 << 20
 """Scaled rows are made in chunks of this size: they stay in the second-level cache."""
@@ -44,32 +44,32 @@ class DenseMatrix(Matrix):
         out = np.zeros(X.shape[0])
 
         def part(start: int, stop: int) -> None:
-            for rows, columns, block in _mapped_panels(np.abs, X, start, stop):
+            for rows, columns, block in _map_panels(np.abs, X, start, stop):
                 out[rows] += block @ v[columns]
 
-        in_parts(part, X.shape[0], self._smallest)
+        run_in_parts(part, X.shape[0], self._smallest)
         return out
 
     def column_gram(self, weights: Array) -> Array:
         n_rows, n_columns = self.data.shape
         if n_columns == 0:
             return np.zeros((0, 0))
-        return total(in_parts(lambda start, stop: _gram(self.data, weights, start, stop), n_rows, 20_000))
+        return total(run_in_parts(lambda start, stop: _gram(self.data, weights, start, stop), n_rows, 20_000))
 
     def _row_gram(self, column_weights: Array, center: Array | None) -> "DenseMatrix":
         gram = np.zeros((self.data.shape[0], self.data.shape[0]), order="F")
-        for block in self._scaled_chunks(column_weights, center):
+        for block in self._scale_chunks(column_weights, center):
             flat = block.T.flags.f_contiguous
             gram = dsyrk(1.0, block.T if flat else block, beta=1.0, c=gram, trans=int(flat), overwrite_c=1)
         return DenseMatrix(np.triu(gram) + np.triu(gram, 1).T)
 
-    def _scaled_chunks(self, column_weights: Array, center: Array | None) -> Iterator[Array]:
+    def _scale_chunks(self, column_weights: Array, center: Array | None) -> Iterator[Array]:
         """``(X - c) diag(sqrt(column_weights))`` in chunks of columns; X itself where nothing is to be done."""
         plain = bool(np.all(column_weights == 1.0))
         if plain and center is None:
             yield from [self.data] if column_weights.size else []
             return
-        for part, block in self.centred_chunks(np.zeros(self.data.shape[1]) if center is None else center):
+        for part, block in self.centre_chunks(np.zeros(self.data.shape[1]) if center is None else center):
             yield block if plain else block * np.sqrt(column_weights[part])
 
     def mean_row(self) -> Array:
@@ -78,7 +78,7 @@ class DenseMatrix(Matrix):
             self.shared["mean_row"] = mean if np.all(np.isfinite(mean)) else np.zeros(mean.shape)
         return self.shared["mean_row"]
 
-    def exact_shifts(self) -> Array | None:
+    def find_exact_shifts(self) -> Array | None:
         with np.errstate(all="ignore"):
             mean = self.mean_row()
             squares = np.einsum("ij,ij->j", self.data, self.data) / max(self.data.shape[0], 1)
@@ -93,7 +93,7 @@ class DenseMatrix(Matrix):
                 shifts[far[good]], far = tried[good], far[~good]
         return shifts if shifts.any() else None
 
-    def centred_chunks(self, center: Array) -> Iterator[tuple[slice, Array]]:
+    def centre_chunks(self, center: Array) -> Iterator[tuple[slice, Array]]:
         width = max(64, 4 * CHUNK_BYTES // (8 * max(self.data.shape[0], 1)))
         for start in range(0, self.data.shape[1], width):
             part = slice(start, start + width)
@@ -118,7 +118,7 @@ class DenseMatrix(Matrix):
                     back += X[k:end].T @ (weights[k:end] * forward[k:end])
                 return back
 
-            return forward, total(in_parts(part, n_rows, 1 + n_rows * 50_000 // max(X.size, 1)))
+            return forward, total(run_in_parts(part, n_rows, 1 + n_rows * 50_000 // max(X.size, 1)))
 
         return product
 
@@ -149,12 +149,12 @@ class DenseMatrix(Matrix):
 
         def part(start: int, stop: int) -> Array:
             of_columns = np.zeros(X.shape[1])
-            for rows, columns, block in _mapped_panels(np.square, X, start, stop):
+            for rows, columns, block in _map_panels(np.square, X, start, stop):
                 of_rows[rows] += block @ ones[columns]
                 of_columns[columns] += weights[rows] @ block
             return of_columns
 
-        of_columns = total(in_parts(part, X.shape[0], self._smallest))
+        of_columns = total(run_in_parts(part, X.shape[0], self._smallest))
         return of_rows, of_columns
 
     @property
@@ -203,7 +203,7 @@ def _gram_height(n_columns: int) -> int:
     return max(64, CHUNK_BYTES // (8 * max(n_columns, 1)))
 
 
-def _mapped_panels(
+def _map_panels(
     function: Callable[..., Array], X: Array, start: int, stop: int
 ) -> Iterator[tuple[slice, slice, Array]]:
     """A function of the entries of some rows, in panels that stay in the cache; each overwrites the one before."""

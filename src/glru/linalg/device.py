@@ -76,10 +76,10 @@ class DeviceMatrix(Matrix):
         filled = (self.data != 0.0) & self.arrays.put(rows)[:, None]
         return to_host(self.arrays.xp.any(filled, axis=0)).copy()
 
-    def first_infinite(self) -> tuple[int, int, float, int] | None:
+    def find_infinite(self) -> tuple[int, int, float, int] | None:
         if bool(self.arrays.xp.all(self.arrays.xp.isfinite(self.data))):
             return None
-        return super().first_infinite()
+        return super().find_infinite()
 
     def __getitem__(self, key: Any) -> "DeviceMatrix":
         rows, columns = key if isinstance(key, tuple) else (key, slice(None))

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.linalg import LinAlgError
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
 
-from glru.linalg.arrays import UNIT, Array, arrays_of, is_foreign, move_like, namespace, to_host
+from glru.linalg.arrays import UNIT, Array, get_arrays, is_foreign, move_like, namespace, to_host
 from glru.linalg.matrix import Matrix
 
 
-def core_factor(gram: Matrix, root: Array) -> Any:
+def factor_core(gram: Matrix, root: Array) -> Any:
     """The Cholesky factor of ``I + D^(1/2) K D^(1/2)``, ``root`` the diagonal of ``D^(1/2)``, where ``K`` lives."""
     scale = gram.arrays.put(root)
     core = gram.data * scale
@@ -23,10 +23,10 @@ def core_factor(gram: Matrix, root: Array) -> Any:
     return robust_cholesky(gram.arrays.add_diagonal(core, np.ones(1)))
 
 
-def inverse_of(factor: Any) -> Any:
+def invert_factor(factor: Any) -> Any:
     """``(R^T R)^-1`` of an upper Cholesky factor, where it lives."""
     if is_foreign(factor):
-        return cholesky_solve(factor, arrays_of(factor).units(factor.shape[0], np.arange(factor.shape[0])))
+        return solve_cholesky(factor, get_arrays(factor).units(factor.shape[0], np.arange(factor.shape[0])))
     # Below the diagonal a factor is zero, and so is what dpotri leaves there.
     inverse, failed = dpotri(factor)
     if failed != 0:
@@ -39,7 +39,7 @@ def inverse_of(factor: Any) -> Any:
 
 def solve_shifted(matrix: Any, right: Any) -> Any:
     """Solve with a positive semidefinite matrix given by its upper triangle; a singular one is shifted until it is not."""
-    return cholesky_solve(robust_cholesky(matrix), right)
+    return solve_cholesky(robust_cholesky(matrix), right)
 
 
 def robust_cholesky(matrix: Any) -> Any:
@@ -51,13 +51,13 @@ def robust_cholesky(matrix: Any) -> Any:
     if is_foreign(matrix):
         return _robust_device_cholesky(matrix)
     try:
-        return host_cholesky(matrix)
+        return factor_on_host(matrix)
     except LinAlgError:
         diagonal, matrix = matrix.diagonal().copy(), matrix.copy()
     for shift in _shifts(diagonal):
         np.fill_diagonal(matrix, diagonal + shift)
         try:
-            return host_cholesky(matrix)
+            return factor_on_host(matrix)
         except LinAlgError:
             continue
     return np.full_like(matrix, np.nan)
@@ -75,7 +75,7 @@ def _shifts(diagonal: Array) -> Iterator[Array]:
         share *= 10.0
 
 
-def host_cholesky(matrix: Array) -> Array:
+def factor_on_host(matrix: Array) -> Array:
     """Upper Cholesky factor of a host matrix given by its upper triangle; ``LinAlgError`` where it is not positive definite."""
     factor, failed = dpotrf(matrix)
     if failed != 0:
@@ -95,7 +95,7 @@ def solve_triangular(factor: Array, right: Array, transposed: bool = False) -> A
     return solved
 
 
-def triangular_inverse(factor: Array) -> Array:
+def invert_triangular(factor: Array) -> Array:
     """``R^-1`` of an upper triangular host matrix, every column by a substitution of its own that leaves out the zeros below it."""
     size = factor.shape[0]
     found, step = np.zeros((size, size), order="F"), max(64, -(-size // 5))
@@ -110,7 +110,7 @@ def triangular_inverse(factor: Array) -> Array:
 
 
 def _robust_device_cholesky(matrix: Any) -> Any:
-    xp, arrays = namespace(matrix), arrays_of(matrix)
+    xp, arrays = namespace(matrix), get_arrays(matrix)
     diagonal = to_host(xp.linalg.diagonal(matrix))
     for shift in chain([np.zeros(1)], _shifts(diagonal)):
         try:
@@ -138,11 +138,11 @@ def solve_upper(factor: Any, right: Any) -> Any:
     return _solve_triangular(factor, right, False)
 
 
-def cholesky_solve(factor: Any, right: Any) -> Any:
+def solve_cholesky(factor: Any, right: Any) -> Any:
     """``(R^T R)^-1`` times a vector or a matrix; a host array comes back to the host."""
     if not is_foreign(factor):
         return dpotrs(factor, right)[0] if right.size else np.zeros_like(right)
-    arrays = arrays_of(factor)
+    arrays = get_arrays(factor)
     matrix = arrays.put(right)
     columns = matrix if matrix.ndim == 2 else matrix[:, None]
     half = _solve_triangular(arrays.xp.matrix_transpose(factor), columns, True)

@@ -69,7 +69,7 @@ def csr_absolute_product(indptr, indices, data, v, start, stop, out):  # type: i
 def dual_candidates(images, step, base, share, weights, lower, upper, columns, dual, weighted, sums):  # type: ignore[no-untyped-def]
     """Dual points ``(base + step images) share``, kept between ``lower`` and ``upper``, and what is summed over them.
 
-    ``weighted`` become the weighted dual points, ``sums`` a row each of ``columns . weighted``, ``|weighted|^2`` and ``|columns|^2``.
+    ``weighted`` become the weighted dual points, ``sums`` one row each of ``columns . weighted``, ``|weighted|^2`` and ``|columns|^2``.
     """
     for i in range(images.shape[0]):
         for j in range(images.shape[1]):
@@ -184,7 +184,7 @@ def _logistic_slope(slope, curvature, margin):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def best_slope(slope, curvature, margin, logistic):  # type: ignore[no-untyped-def]
+def find_best_slope(slope, curvature, margin, logistic):  # type: ignore[no-untyped-def]
     """The maximiser of the dual in one signed dual variable ``q = y_i a_i``, all else fixed."""
     return _logistic_slope(slope, curvature, margin) if logistic else _hinge_slope(slope, curvature, margin)
 
@@ -211,7 +211,7 @@ def _improve_slope(slope, curvature, margin, logistic):  # type: ignore[no-untyp
         q = 1.0 / (1.0 + np.exp(-u))
         if abs(u + curvature * (q - slope) + margin) <= 0.1 * abs(first):
             return q
-    return best_slope(slope, curvature, margin, logistic)
+    return find_best_slope(slope, curvature, margin, logistic)
 
 
 @njit(cache=True, nogil=True)
@@ -459,7 +459,7 @@ def _kink_system(X, kinks, n_kinks, fit_intercept):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True, nogil=True)
-def hinge_point(X, y, alpha, states, fit_intercept, coef):  # type: ignore[no-untyped-def]
+def find_hinge_point(X, y, alpha, states, fit_intercept, coef):  # type: ignore[no-untyped-def]
     """The model whose rows at a kink (state 1) have the margin 1, with the dual variables of the others; whether there is one, and its intercept.
 
     ``alpha`` has the weighted dual variables; those at kinks and ``coef`` are written.
@@ -498,7 +498,7 @@ def hinge_point(X, y, alpha, states, fit_intercept, coef):  # type: ignore[no-un
 
 
 @njit(cache=True, nogil=True)
-def hinge_path(X, y, limits, growth, row, most, fit_intercept, alpha, states, scores, coef):  # type: ignore[no-untyped-def]
+def follow_hinge_path(X, y, limits, growth, row, most, fit_intercept, alpha, states, scores, coef):  # type: ignore[no-untyped-def]
     """Follow the optimum of a hinge loss while the dual variable of a row goes to zero; whether the end was reached, and the intercept there.
 
     The optimum moves on straight lines between the points at which a row comes to its kink or leaves it. ``states``: 0 beyond the kink, 1 at it, 2 before it,
@@ -591,4 +591,4 @@ def hinge_path(X, y, limits, growth, row, most, fit_intercept, alpha, states, sc
     for k in range(n):
         if states[k] == 2:
             alpha[k] = limits[k] * (1.0 + growth)
-    return hinge_point(X, y, alpha, states, fit_intercept, coef)
+    return find_hinge_point(X, y, alpha, states, fit_intercept, coef)

@@ -169,11 +169,11 @@ class Matrix(ABC):
         """The mean of the rows where taking it from them is cheap; None where the rows are left as they are."""
         return None
 
-    def exact_shifts(self) -> Array | None:
+    def find_exact_shifts(self) -> Array | None:
         """Numbers near the columns' means whose differences from all entries are float64 numbers; None where no column has one that matters."""
         return None
 
-    def centred_chunks(self, center: Array) -> Iterator[tuple[slice, Array]]:
+    def centre_chunks(self, center: Array) -> Iterator[tuple[slice, Array]]:
         """``X - c`` in chunks of columns, for a matrix with a :meth:`mean_row`; every entry is rounded once."""
         yield slice(None), self.dense() - center
 
@@ -234,7 +234,7 @@ class Matrix(ABC):
         """In how many rows each column has a value other than zero; None where that is not worth counting."""
         return None
 
-    def first_infinite(self) -> tuple[int, int, float, int] | None:
+    def find_infinite(self) -> tuple[int, int, float, int] | None:
         """Row, column and value of the first number that is not finite, and how many there are; None if there are none."""
         values = self.dense()
         # A finite sum proves that every entry is finite; only otherwise is it worth looking at each.
@@ -291,7 +291,7 @@ class Matrix(ABC):
         return sp.csc_array(self.dense(columns))
 
     def by_row(self) -> "Matrix":
-        """The matrix with its rows one behind the other in memory."""
+        """The matrix with its rows one after the other in memory."""
         return self
 
     @abstractmethod

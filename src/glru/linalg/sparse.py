@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from glru.linalg.arrays import HOST, SMALL, Array, Arrays, gammas
 from glru.linalg.dense import DenseMatrix
 from glru.linalg.matrix import CALL, Matrix
-from glru.linalg.threads import in_parts, total
+from glru.linalg.threads import run_in_parts, total
 
 
 @final
@@ -80,7 +80,9 @@ class SparseMatrix(Matrix):
         from glru.linalg import kernels
 
         out, rows = np.empty(self.data.shape[0]), self._rows
-        in_parts(lambda start, stop: kernels.csr_absolute_product(*rows, v, start, stop, out), out.size, self._smallest)
+        run_in_parts(
+            lambda start, stop: kernels.csr_absolute_product(*rows, v, start, stop, out), out.size, self._smallest
+        )
         return out
 
     def column_gram(self, weights: Array) -> Array:
@@ -94,7 +96,7 @@ class SparseMatrix(Matrix):
             kernels.csr_weighted_gram(*self._rows, weights, start, stop, gram)
             return gram
 
-        return total(in_parts(part, n_rows, 1 + 10 * n_columns))
+        return total(run_in_parts(part, n_rows, 1 + 10 * n_columns))
 
     def _row_gram(self, column_weights: Array, center: Array | None) -> DenseMatrix:
         from glru.linalg import kernels
@@ -102,7 +104,7 @@ class SparseMatrix(Matrix):
         n_rows, columns = self.data.shape[0], self.by_column
         gram = np.zeros((n_rows, n_rows))
         both = (*self._rows, columns.indptr, columns.indices, columns.data)
-        in_parts(lambda start, stop: kernels.csr_row_gram(*both, column_weights, start, stop, gram), n_rows, 100)
+        run_in_parts(lambda start, stop: kernels.csr_row_gram(*both, column_weights, start, stop, gram), n_rows, 100)
         return DenseMatrix(gram)
 
     def cross_gram(self, other: Matrix, column_weights: Array) -> DenseMatrix:
@@ -122,7 +124,7 @@ class SparseMatrix(Matrix):
                 forward[start:stop] = rows @ v
                 return rows.T @ (weights[start:stop] * forward[start:stop])
 
-            return forward, total(in_parts(part, n_rows, 1 + n_rows * 50_000 // max(self.data.nnz, 1)))
+            return forward, total(run_in_parts(part, n_rows, 1 + n_rows * 50_000 // max(self.data.nnz, 1)))
 
         return product
 
@@ -130,7 +132,7 @@ class SparseMatrix(Matrix):
         from glru.linalg import kernels
 
         out = np.empty(self.data.shape[0])
-        in_parts(
+        run_in_parts(
             lambda start, stop: kernels.csr_quadratic_forms(*self._rows, symmetric, start, stop, out), out.size, 10_000
         )
         return out
@@ -161,7 +163,7 @@ class SparseMatrix(Matrix):
             kernels.csr_norms(*self._rows, weights, start, stop, rows, mine)
             return mine
 
-        return rows, np.sum(in_parts(part, n_rows, self._smallest), axis=0)
+        return rows, np.sum(run_in_parts(part, n_rows, self._smallest), axis=0)
 
     @property
     def _rows(self) -> tuple[NDArray[Any], NDArray[Any], Array]:
@@ -197,7 +199,7 @@ class SparseMatrix(Matrix):
     def column_counts(self) -> NDArray[np.intp]:
         return np.bincount(self.data.indices[self.data.data != 0.0], minlength=self.data.shape[1])
 
-    def first_infinite(self) -> tuple[int, int, float, int] | None:
+    def find_infinite(self) -> tuple[int, int, float, int] | None:
         bad = np.flatnonzero(~np.isfinite(self.data.data))
         if not bad.size:
             return None

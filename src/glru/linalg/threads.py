@@ -23,7 +23,7 @@ _asked: ContextVar[int | None] = ContextVar("_asked", default=None)
 
 def n_threads() -> int:
     """Threads to use: as many as were asked for, otherwise one per core or ``OMP_NUM_THREADS``."""
-    return _asked.get() or _usual_threads()
+    return _asked.get() or _count_usual_threads()
 
 
 @contextmanager
@@ -46,14 +46,14 @@ def _cores() -> int:
 
 
 @cache
-def _usual_threads() -> int:
+def _count_usual_threads() -> int:
     """Cores this process may use, at most ``OMP_NUM_THREADS`` where that is set."""
     cores = _cores()
     limit = os.environ.get("OMP_NUM_THREADS", "")
     return max(1, min(cores, int(limit))) if limit.isdigit() else cores
 
 
-def in_parts(work: Callable[[int, int], Result], n_items: int, smallest: int) -> list[Result]:
+def run_in_parts(work: Callable[[int, int], Result], n_items: int, smallest: int) -> list[Result]:
     """``work(start, stop)`` over consecutive parts of ``range(n_items)``, at least ``smallest`` items each."""
     n_parts = max(1, min(n_threads(), n_items // max(smallest, 1)))
     if n_parts == 1:
@@ -128,7 +128,7 @@ def _blas() -> Any:
 @cache
 def _pool() -> ThreadPoolExecutor:
     # Threads are started only as parts wait for them, so that the limit may be generous.
-    return ThreadPoolExecutor(max(_cores(), _usual_threads()), thread_name_prefix="glru")
+    return ThreadPoolExecutor(max(_cores(), _count_usual_threads()), thread_name_prefix="glru")
 
 
 # Threads do not survive a fork; a child starts its own on first use.

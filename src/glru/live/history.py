@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, final
 
-from glru.live.queries import Answer, radius_of
+from glru.live.queries import Answer, bound_radius
 from glru.live.state import Key, State, list_some
 
 ChangeKind = Literal["add_rows", "remove_rows", "add_columns", "remove_columns", "forget_keys"]
@@ -279,7 +279,7 @@ class Log:
                 solver=solution.solver,
                 n_iter=int(solution.n_iter),
                 gap=float(solution.certificate.gap),
-                radius=radius_of(solution.certificate.gap, solution.problem.penalty),
+                radius=bound_radius(solution.certificate.gap, solution.problem.penalty),
             ),
             state,
         )

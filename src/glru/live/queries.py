@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._results import Shown, make_frame
-from glru.bounds import Bounds, ScoreBounds, from_queries, unbounded
+from glru.bounds import Bounds, ScoreBounds, convert_queries, unbounded
 from glru.certificate import ball_radius
 from glru.changed import ChangedModel, change_model, has_newton
 from glru.changes import Change, Composite
@@ -18,11 +18,11 @@ from glru.linalg import Matrix
 from glru.penalties import Penalty
 from glru.problem import Point, Problem
 from glru.refine import CLASS_TRAINED, HOPEFUL, Refinement, class_ellipsoids
-from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, regions_of, score_bounds
-from glru.regions.classes import ClassEllipsoid, require_classes, unbounded_queries
+from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, list_regions, score_bounds
+from glru.regions.classes import ClassEllipsoid, make_unbounded_queries, require_classes
 from glru.solution import Solution
 from glru.solvers import solve, train
-from glru.updates import carried_point
+from glru.updates import carry_point
 from glru.updates.carry import is_plain
 from glru.updates.row_models import RowEllipsoid
 
@@ -66,7 +66,9 @@ class Answer:
     @classmethod
     def start(cls, size: int, n_scores: int = 1) -> "Answer":
         """No answer yet."""
-        nothing = ScoreBounds(*unbounded(size)) if n_scores == 1 else from_queries(*unbounded_queries(size, n_scores))
+        nothing = (
+            ScoreBounds(*unbounded(size)) if n_scores == 1 else convert_queries(*make_unbounded_queries(size, n_scores))
+        )
         return cls(nothing, np.full(size, "", dtype="<U8"), np.inf, np.inf)
 
     def merge(self, bounds: Bounds, decided: Decided, stage: str, gap: float, radius: float) -> "Answer":
@@ -205,7 +207,7 @@ class Proofs:
         """Where Newton steps and trainings start: the stored model, carried to the changed problem."""
         if self.plain or self.fresh:
             return self.after.carried.point
-        return carried_point(self.solution.problem, self.solution.point, self.change)
+        return carry_point(self.solution.problem, self.solution.point, self.change)
 
     @cached_property
     def _carried(self) -> tuple[Region, ...]:
@@ -213,7 +215,7 @@ class Proofs:
         if not (self.plain or self.fresh):
             return ()
         names = PAPER if self.plain and not self.fresh else EVERY
-        return tuple(regions_of(self.after.carried, self.solution.problem.fit_intercept, names))
+        return tuple(list_regions(self.after.carried, self.solution.problem.fit_intercept, names))
 
     @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
     def ask(self, X: Matrix, decided: Decided) -> Answer:
@@ -221,7 +223,7 @@ class Proofs:
         answer = self._ask_cheaply(X, decided)
         if not answer.open.size or self.several:
             return answer
-        found = self.after.untrained_bounds(X[answer.open])
+        found = self.after.bound_untrained(X[answer.open])
         return answer.merge(
             self._with_zeros(X[answer.open], found), decided, "newton", self.after.gap, self.after.radius
         )
@@ -233,7 +235,7 @@ class Proofs:
             answer = self._ask_classes(X, lambda bounds: np.zeros(len(bounds[0]), dtype=bool))
             stages = np.where(decided(answer.bounds), "newton", "").astype(answer.stage.dtype)
             return replace(answer, stage=stages)
-        found = self.after.untrained_bounds(X)
+        found = self.after.bound_untrained(X)
         stage = "newton" if has_newton(self.solution.problem) else "carry"
         everything = Answer.start(X.shape[0])
         return everything.merge(self._with_zeros(X, found), decided, stage, self.after.gap, self.after.radius)
@@ -254,7 +256,7 @@ class Proofs:
         # A gap of 0 is out of reach: the training ends by a proof, or where float64 allows no more progress.
         solution = work.train(self._point, 0.0, thorough=False, asked=True)
         found, best = self._with_zeros(queries, work.found), solution.certificate
-        return answer.merge(found, decided, "training", best.gap, radius_of(best.gap, best.penalty)), solution
+        return answer.merge(found, decided, "training", best.gap, bound_radius(best.gap, best.penalty)), solution
 
     def _ask_cheaply(self, X: Matrix, decided: Decided) -> Answer:
         """What the stored model proves, then what Newton steps under the local certificate do."""
@@ -276,7 +278,7 @@ class Proofs:
             return answer
         queries = X[answer.open]
         work = self._refine(queries, decided, answer.open_bounds)
-        stage = "carry" if work.local_steps(self._point) == "carry" else "newton"
+        stage = "carry" if work.step_locally(self._point) == "carry" else "newton"
         if isinstance(work.region, LocalEllipsoid):
             self._kept, self._point = (work.region,), work.region.point
             answer = answer.merge(self._with_zeros(queries, work.found), decided, stage, *self._size(work.region))
@@ -325,8 +327,8 @@ class Proofs:
         if isinstance(region, RowEllipsoid):
             return region.gap, region.coef_radius
         if isinstance(region, LocalEllipsoid | ClassEllipsoid):
-            return region.gap, radius_of(region.gap, self.problem.penalty)
-        return self.after.carried.gap, radius_of(self.after.carried.gap, self.after.carried.penalty)
+            return region.gap, bound_radius(region.gap, self.problem.penalty)
+        return self.after.carried.gap, bound_radius(self.after.carried.gap, self.after.carried.penalty)
 
     def retrain(self, tol: float) -> Solution:
         """Train the present problem to a tolerance.
@@ -342,7 +344,7 @@ class Proofs:
         return solution
 
 
-def radius_of(gap: float, penalty: Penalty) -> float:
+def bound_radius(gap: float, penalty: Penalty) -> float:
     """How far the coefficients of a model with a gap are at most from the optimal ones; inf where that is unknown."""
     strength = penalty.strong_convexity
     return float(ball_radius(gap / strength)) if strength > 0.0 else np.inf

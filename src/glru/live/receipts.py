@@ -15,12 +15,12 @@ from glru.bounds import Bounds, intersect, unbounded
 from glru.certificate import Certificate, certify
 from glru.linalg import FEW, Array, Matrix
 from glru.live.history import ChangeEntry
-from glru.live.queries import radius_of
+from glru.live.queries import bound_radius
 from glru.live.state import ModelSpec, State, digest_data, digest_json, digest_model, digest_rows, parse_json
 from glru.problem import Point, Problem
-from glru.regions import Region, regions_of, score_bounds
+from glru.regions import Region, list_regions, score_bounds
 from glru.regions.classes import ClassBall, ClassEllipsoid, has_classes
-from glru.solution import dual_of
+from glru.solution import find_dual
 
 SCHEMA = "glru-receipt/1"
 
@@ -73,12 +73,12 @@ def distance_of(certificate: Certificate, queries: Matrix | None) -> Distance:
         if has_classes(problem):
             regions.append(ClassEllipsoid.at(problem, certificate.point))
     else:
-        regions = list(regions_of(certificate, problem.fit_intercept))
+        regions = list(list_regions(certificate, problem.fit_intercept))
     box = unbounded(coef.shape)
     for region in regions:
         box = intersect(box, region.coef_bounds())
     radius = float(np.linalg.norm(_farthest(coef, box))) * (1.0 + FEW * coef.size)
-    radius = min(radius_of(certificate.gap, certificate.penalty), radius)
+    radius = min(bound_radius(certificate.gap, certificate.penalty), radius)
     ends = [tuple(np.atleast_1d(end) for end in region.intercept_bounds()) for region in regions]
     edge = np.maximum.reduce([low for low, _ in ends]), np.minimum.reduce([high for _, high in ends])
     shift = float(_farthest(np.atleast_1d(certificate.intercept), edge).max())
@@ -108,11 +108,11 @@ def _farthest(values: Array, bounds: tuple[Array, Array]) -> Array:
 def certificate_of(problem: Problem, coef: Array, intercept: Any, dual: Array | None) -> Certificate:
     """The certificate of a model, with dual variables that it implies itself where none are given."""
     if dual is None:
-        dual = dual_of(problem, problem.scores(coef, intercept))
+        dual = find_dual(problem, problem.scores(coef, intercept))
     return certify(problem, Point(coef, intercept, dual))
 
 
-def statement_of(updated: bool, radius: float) -> Statement:
+def make_statement(updated: bool, radius: float) -> Statement:
     """What may be said; a bound is not a deletion, so nothing but the first matters while the model is the old one."""
     if not updated:
         return "model not yet updated"
@@ -140,7 +140,7 @@ def issue(state: State, entry: ChangeEntry, queries: Matrix | None, at: str, ide
     receipt = {
         "schema": SCHEMA,
         "issued": at,
-        "statement": statement_of(updated, distance.radius),
+        "statement": make_statement(updated, distance.radius),
         "removal": {
             "number": entry.number,
             "at": entry.at,
@@ -337,7 +337,7 @@ def verify_receipt(
     updated = found["statement"] != "model not yet updated"
     return ReceiptCheck(
         not reasons,
-        "nothing" if reasons else statement_of(updated, distance.radius),
+        "nothing" if reasons else make_statement(updated, distance.radius),
         tuple(reasons),
         distance.gap,
         distance.radius,
@@ -466,6 +466,6 @@ def _check_numbers(found: dict[str, Any], distance: Distance) -> list[str]:
                 f"the {name} is {own:.6g}, by the data, of which a receipt states between 1 and {MARGIN**2:.3g} times as much; "
                 f"this one says {given:.6g}."
             )
-    if found["statement"] != statement_of(found["statement"] != "model not yet updated", distance.radius):
+    if found["statement"] != make_statement(found["statement"] != "model not yet updated", distance.radius):
         reasons.append("the receipt's statement is not what its numbers allow.")
     return reasons

@@ -23,8 +23,8 @@ from glru.changes import (
     Layout,
     RemoveColumns,
     RemoveRows,
-    column_positions,
-    row_positions,
+    locate_columns,
+    locate_rows,
     rows_of,
 )
 from glru.linalg import Array, Matrix, as_matrix
@@ -154,7 +154,7 @@ class ModelSpec:
         layout = Layout(
             1, n_columns - self.offset, self.column_names, None, self.objective.penalty(n_columns), self.objective.loss
         )
-        return column_positions(columns, layout) + self.offset
+        return locate_columns(columns, layout) + self.offset
 
     def without_columns(self, columns: NDArray[np.intp]) -> "ModelSpec":
         """The specification when some columns of the problem are gone."""
@@ -466,7 +466,7 @@ class Pending:
         if (rows is None) == (keys is None):
             raise TypeError("name rows either by position, remove_rows([3]), or by key, remove_rows(keys=['a']).")
         if keys is None:
-            return row_positions(rows, self.n_rows)
+            return locate_rows(rows, self.n_rows)
         if self.keys is None:
             raise ValueError("rows have no keys: the model was fitted without keys=. Name them by position.")
         named = as_keys(keys)

@@ -37,7 +37,7 @@ from glru.live.state import (
     parse_json,
 )
 from glru.problem import Point, Problem
-from glru.solution import Status, solution_at
+from glru.solution import Status, make_solution
 
 SCHEMA = "glru-live/2"
 
@@ -232,7 +232,7 @@ def _read_state(arrays: Arrays, document: dict[str, Any]) -> State:
     )
     if intercept.shape != classes or not np.isfinite(intercept).all() or stored["status"] not in get_args(Status):
         raise ValueError("the stored model is not valid.")
-    solution = solution_at(problem, point, int(stored["n_iter"]), stored["status"], str(stored["solver"]))
+    solution = make_solution(problem, point, int(stored["n_iter"]), stored["status"], str(stored["solver"]))
     pending = _read_pending(arrays, document, problem, spec)
     names = spec.column_names
     if names is not None and len(names) != pending.n_columns - spec.offset:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glru.linalg import FEW, Array, arrays_of, floats, namespace
+from glru.linalg import FEW, Array, floats, get_arrays, namespace
 
 CHUNK_ENTRIES = 1 << 13
 """Entries of long arrays that are evaluated at a time."""
@@ -168,7 +168,7 @@ class Loss(ABC):
     def project(self, y: ArrayLike, g: ArrayLike) -> Array:
         """The nearest point to ``g`` in the domain of the conjugate."""
         (g,) = floats(g)
-        there = arrays_of(g)
+        there = get_arrays(g)
         lower, upper = self.derivative_range(y)
         return there.xp.clip(g, there.put(lower), there.put(upper))
 

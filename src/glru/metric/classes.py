@@ -36,7 +36,7 @@ def class_hessian(problem: Problem, likely: Array, factor: float = 1.0) -> tuple
     """
     if not problem.arrays.stable:
         return _device_hessian(problem, likely, factor * problem.weights)
-    return whole_hessian(loss_hessian(problem, likely), strengths_of(problem), factor)
+    return assemble_hessian(loss_hessian(problem, likely), read_strengths(problem), factor)
 
 
 def loss_hessian(problem: Problem, likely: Array) -> Array:
@@ -56,7 +56,7 @@ def loss_hessian(problem: Problem, likely: Array) -> Array:
     return blocks
 
 
-def whole_hessian(losses: Array, strengths: Array, factor: float = 1.0) -> tuple[Array, Array]:
+def assemble_hessian(losses: Array, strengths: Array, factor: float = 1.0) -> tuple[Array, Array]:
     """The objective's Hessian from that of the losses, times a factor, and the gauge."""
     n_scores, width = losses.shape[:2]
     blocks = factor * losses
@@ -72,7 +72,7 @@ def whole_hessian(losses: Array, strengths: Array, factor: float = 1.0) -> tuple
 
 def _device_hessian(problem: Problem, likely: Array, weights: Array) -> tuple[Any, Array]:
     """:func:`class_hessian` of rows on a device."""
-    arrays, strengths, classes = problem.arrays, strengths_of(problem), range(likely.shape[1])
+    arrays, strengths, classes = problem.arrays, read_strengths(problem), range(likely.shape[1])
     grams = {
         (a, b): _pair_gram(problem, weights * likely[:, a] * likely[:, b]) for a in classes for b in classes if a < b
     }
@@ -93,7 +93,7 @@ def _gauge(diagonal: Array, strengths: Array, n_scores: int) -> Array:
     return np.square(1.0 / powers_of_two(diagonal / n_scores + strengths)) / n_scores
 
 
-def strengths_of(problem: Problem) -> Array:
+def read_strengths(problem: Problem) -> Array:
     """The penalty's strengths, with a zero for an intercept."""
     return np.append(problem.quadratic, 0.0) if problem.fit_intercept else problem.quadratic
 
@@ -165,10 +165,10 @@ class ClassMetric:
         self, problem: Problem, likely: Array | None, factor: float = 1.0, losses: Array | None = None
     ) -> None:
         self.n_scores, self.fit_intercept = problem.n_scores, problem.fit_intercept
-        self.strengths = strengths_of(problem)
+        self.strengths = read_strengths(problem)
         self.width = self.strengths.size
         if losses is not None:
-            hessian, self.gauge = whole_hessian(losses, self.strengths, factor)
+            hessian, self.gauge = assemble_hessian(losses, self.strengths, factor)
         else:
             assert likely is not None
             hessian, self.gauge = class_hessian(problem, likely, factor)

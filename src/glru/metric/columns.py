@@ -15,9 +15,9 @@ from glru.linalg import (
     Array,
     Arrays,
     Matrix,
-    arrays_of,
     as_matrix,
     gamma,
+    get_arrays,
     length,
     move_like,
     powers_of_two,
@@ -25,11 +25,11 @@ from glru.linalg import (
 )
 from glru.linalg.factor import (
     cholesky,
-    cholesky_solve,
-    host_cholesky,
+    factor_on_host,
+    invert_triangular,
+    solve_cholesky,
     solve_triangular,
     solve_upper,
-    triangular_inverse,
 )
 from glru.problem import Problem
 from glru.rows import Totals
@@ -95,12 +95,12 @@ class ColumnMetric(Metric):
         if not np.isfinite(matrix).all():
             return
         try:
-            factor = host_cholesky(matrix)
+            factor = factor_on_host(matrix)
         except LinAlgError:
             return
         # Solved column by column, so that R V = I + E with |E| <= gamma |R| |V|: a bound on the side where
         # x^T R^-1 = (x^T V) (I + E)^-1 keeps it relative. An inverse by LAPACK's dtrtri bounds V R - I instead.
-        inverse = triangular_inverse(factor)
+        inverse = invert_triangular(factor)
         self.factor, self.inverse = factor / scales, inverse * scales[:, None]
         rounded = 1.0 + 2.0 * gamma(size * size + 8)
         # |R| |V| is the same with and without the scales.
@@ -139,7 +139,7 @@ class ColumnMetric(Metric):
 
     def solve(self, vector: Any) -> Any:
         """The inverse of the metric times a vector or a matrix."""
-        return cholesky_solve(self.factor, vector)
+        return solve_cholesky(self.factor, vector)
 
     @cached_property
     def solve_error(self) -> float:
@@ -247,7 +247,7 @@ class OrthogonalMetric(ColumnMetric):
             factor: Array = np.asarray(np.linalg.qr(matrix, mode="r"))
             if not np.diagonal(factor).all():
                 return
-            inverse = triangular_inverse(factor)
+            inverse = invert_triangular(factor)
             self.factor, self.inverse = factor / scales, inverse * scales[:, None]
             rounded = 1.0 + gamma(n_rows * size + size * size + 16)
             self.tau = gamma(size + 8) * float(np.linalg.norm(factor)) * float(np.linalg.norm(inverse)) * rounded
@@ -336,7 +336,7 @@ class DiagonalMetric(Metric):
         return np.append(found, last)
 
 
-def column_metric(totals: Totals, hessian: Any) -> ColumnMetric:
+def make_column_metric(totals: Totals, hessian: Any) -> ColumnMetric:
     """The metric of a Hessian given by its upper triangle, a sum over all rows, where it lives."""
     return factored(hessian, totals.fit_intercept, totals.depth, totals.least_curvature)
 
@@ -346,7 +346,7 @@ def closest_metric(problem: Problem, hessian: Any, curvatures: Array) -> ColumnM
 
     ``curvatures``: weighted, what the Hessian was summed with.
     """
-    metric = column_metric(problem.totals, hessian)
+    metric = make_column_metric(problem.totals, hessian)
     dense = problem.in_memory and problem.arrays is HOST and problem.matrix.stores_zeros
     if metric.eta <= LOST_DIGITS or not dense or problem.loss.piecewise:
         return metric
@@ -356,7 +356,7 @@ def closest_metric(problem: Problem, hessian: Any, curvatures: Array) -> ColumnM
 
 def factored(hessian: Any, fit_intercept: bool, depth: int, least: float) -> ColumnMetric:
     """The metric of a Hessian, see :class:`ColumnMetric`, factored where it lives."""
-    kind = ColumnMetric if arrays_of(hessian).stable else DeviceMetric
+    kind = ColumnMetric if get_arrays(hessian).stable else DeviceMetric
     return kind(hessian, fit_intercept, depth, least)
 
 
@@ -370,7 +370,7 @@ class DeviceMetric(ColumnMetric):
     """
 
     def _factor(self, matrix: Any, depth: int) -> None:
-        self.arrays = arrays_of(matrix)
+        self.arrays = get_arrays(matrix)
         xp = self.arrays.xp
         unit = xp.eye(matrix.shape[0], dtype=matrix.dtype, device=self.arrays.device)
         self.factor = self.inverse = unit

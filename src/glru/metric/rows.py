@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lstsq
 
-from glru.duality import constraint_columns
+from glru.duality import stack_constraint_columns
 from glru.linalg import CHUNK_BYTES, FEW, TINY, UNIT, Array, Matrix, as_matrix, gamma, length, to_host
-from glru.linalg.factor import cholesky_solve, core_factor, inverse_of
+from glru.linalg.factor import factor_core, invert_factor, solve_cholesky
 from glru.metric.columns import Metric
 from glru.problem import Problem
 
@@ -85,7 +85,7 @@ class RowSide:
         self.center = problem.matrix.mean_row() if problem.fit_intercept else None
         if self.center is not None and problem.unpenalised.size:
             self.center = np.where(lam > 0.0, self.center, 0.0)
-        self._take(problem.matrix.row_gram(self.inverse, self.center), constraint_columns(problem))
+        self._take(problem.matrix.row_gram(self.inverse, self.center), stack_constraint_columns(problem))
 
     @classmethod
     def of_products(cls, problem: Problem) -> "RowSide":
@@ -93,7 +93,7 @@ class RowSide:
         side = cls.__new__(cls)
         side.problem, side.arrays, side.center = problem, problem.arrays, None
         side.inverse = 1.0 / np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
-        side.gram, side.border = GramProduct(problem.matrix, side.inverse), constraint_columns(problem)
+        side.gram, side.border = GramProduct(problem.matrix, side.inverse), stack_constraint_columns(problem)
         squares = problem.matrix.squared_row_norms(side.inverse)
         side.norms = np.sqrt(squares * (1.0 + gamma(side.inverse.size + 8))) * (1.0 + FEW) + side.tiny
         return side
@@ -135,7 +135,7 @@ class RowSide:
         side = RowSide.__new__(RowSide)
         side.problem, side.arrays, side.border = self.problem, self.arrays, self.border
         side.inverse, side.center, side.n_changes = self.inverse, self.center, self.n_changes + 1
-        side.gram = as_matrix(self.arrays.outer_sum(self.gram.data, scale * column, column))
+        side.gram = as_matrix(self.arrays.add_outer_product(self.gram.data, scale * column, column))
         side.norms = np.sqrt(self.norms**2 + max(scale, 0.0) * column**2) * (1.0 + FEW)
         return side
 
@@ -156,11 +156,11 @@ class RowSide:
         return X if self.center is None else as_matrix(X.dense() - self.center)
 
     def images(self, rows: Matrix) -> Array:
-        """``X Lambda^-1 x`` for queries, a column each."""
+        """``X Lambda^-1 x`` for queries, one column each."""
         if self.center is None:
             return to_host(rows.cross_gram(self.problem.matrix, self.inverse).data).T
         scaled, total = rows.dense() * self.inverse, np.zeros((self.problem.n_rows, rows.shape[0]))
-        for part, block in self.problem.matrix.centred_chunks(self.center):
+        for part, block in self.problem.matrix.centre_chunks(self.center):
             total += block @ scaled[:, part].T
         return total
 
@@ -168,7 +168,7 @@ class RowSide:
         """``X^T v``."""
         if self.center is None:
             return self.problem.matrix.T @ duals
-        return np.concatenate([block.T @ duals for _, block in self.problem.matrix.centred_chunks(self.center)])
+        return np.concatenate([block.T @ duals for _, block in self.problem.matrix.centre_chunks(self.center)])
 
     def intercept(self, coef: Array, intercept: float, sign: float = 1.0) -> float:
         """The intercept of the centred model from that of the model; with ``sign`` -1 the other way round."""
@@ -193,7 +193,7 @@ class RowSide:
         return np.linalg.norm(self.border, axis=1) * (1.0 + gamma(self.n_free + 4))
 
     def scores(self, duals: Any, free: Array) -> Any:
-        """``K b + U beta`` of models, a column each."""
+        """``K b + U beta`` of models, one column each."""
         scores = self.gram @ duals
         return scores + self.arrays.put(self.border @ free) if self.n_free else scores
 
@@ -218,12 +218,12 @@ class NewtonSystem:
     def __init__(self, side: RowSide, curvatures: Array) -> None:
         self.side, self.curvatures = side, curvatures
         self.root = np.sqrt(curvatures)
-        self.factor = core_factor(side.gram, self.root)
+        self.factor = factor_core(side.gram, self.root)
         self.border_spread = self.responses = side.border
         if side.n_free:
             # D (I + K D)^-1 U, in a form without cancellation.
             scale = side.arrays.put(self.root)[:, None]
-            self.border_spread = to_host(cholesky_solve(self.factor, scale * side.arrays.put(side.border)))
+            self.border_spread = to_host(solve_cholesky(self.factor, scale * side.arrays.put(side.border)))
             self.responses = self.root[:, None] * self.border_spread
 
     @cached_property
@@ -237,12 +237,12 @@ class NewtonSystem:
         return self.curvatures * np.square(self.side.norms) > 1e-4
 
     def through(self, forces: Any) -> Any:
-        """``(I + D K)^-1`` times forces (a column each), in forms that keep small results accurate on strong rows."""
+        """``(I + D K)^-1`` times forces (one column each), in forms that keep small results accurate on strong rows."""
         root, inverse, weak = self._scales
         if weak is None:
-            return root * cholesky_solve(self.factor, forces * inverse)
+            return root * solve_cholesky(self.factor, forces * inverse)
         kept = forces * weak
-        return kept + root * cholesky_solve(self.factor, forces * inverse - root * (self.side.gram @ kept))
+        return kept + root * solve_cholesky(self.factor, forces * inverse - root * (self.side.gram @ kept))
 
     @cached_property
     def _scales(self) -> tuple[Any, Any, Any]:
@@ -270,7 +270,7 @@ class NewtonSystem:
         return lstsq(self.corner, border_sums, check_finite=False)[0]
 
     def solve(self, forces: Any, border_sums: Array) -> tuple[Array, Any]:
-        """Newton steps against forces (a column each), given ``U^T b``: changes of ``beta`` and of ``b``."""
+        """Newton steps against forces (one column each), given ``U^T b``: changes of ``beta`` and of ``b``."""
         side, arrays = self.side, self.side.arrays
         moves = -self.through(forces)
         if not side.n_free:
@@ -284,7 +284,7 @@ class NewtonSystem:
         return total, moves
 
     def step(self, forces: Any, border_sums: Array) -> tuple[Array, Any]:
-        """Newton steps against forces (a column each), given ``U^T b``: changes of ``beta`` and of the scores.
+        """Newton steps against forces (one column each), given ``U^T b``: changes of ``beta`` and of the scores.
 
         The change of ``b`` follows: ``-e - D`` times that of the scores.
         """
@@ -327,18 +327,18 @@ class RowMetric(NewtonSystem, Metric):
     @cached_property
     def leverages(self) -> "Leverages":
         """``H^-1 x`` of all rows."""
-        return self.leverages_of(np.arange(self.root.size))
+        return self.compute_leverages(np.arange(self.root.size))
 
-    def leverages_of(self, rows: NDArray[np.intp]) -> "Leverages":
+    def compute_leverages(self, rows: NDArray[np.intp]) -> "Leverages":
         """``H^-1 x`` of some rows, with proof."""
         return Leverages(self, rows, *self._row_spreads(rows))
 
     def row_images(self, rows: NDArray[np.intp]) -> tuple[Any, Array]:
         """``H^-1 x`` of some rows as models, ``b`` and ``beta``, without proof."""
         spread, free = self._row_spreads(rows)
-        return self.duals_of(rows, spread), free
+        return self.compute_duals(rows, spread), free
 
-    def duals_of(self, rows: NDArray[np.intp], spread: Any) -> Any:
+    def compute_duals(self, rows: NDArray[np.intp], spread: Any) -> Any:
         """``b`` of rows' images: ``D^(1/2) Y`` on strong rows and ``I + D^(1/2) Y`` on weak ones, so that no small number is a difference."""
         arrays, strong = self.side.arrays, self.strong[rows]
         duals = arrays.put(self.root)[:, None] * spread
@@ -347,13 +347,13 @@ class RowMetric(NewtonSystem, Metric):
         return arrays.add_entries(duals, np.where(strong, 0.0, 1.0), (rows, np.arange(rows.size)))
 
     def _row_spreads(self, rows: NDArray[np.intp]) -> tuple[Any, Array]:
-        """``Y`` of :meth:`duals_of`, and the images' unpenalised parts."""
+        """``Y`` of :meth:`compute_duals`, and the images' unpenalised parts."""
         arrays, strong, n_rows = self.side.arrays, self.strong[rows], self.root.size
         scale = arrays.put(np.where(strong, self.root[rows], 1.0))
         if MANY_SOLVES * rows.size <= n_rows:
-            spread = cholesky_solve(self.factor, arrays.units(n_rows, rows) / scale)
+            spread = solve_cholesky(self.factor, arrays.units(n_rows, rows) / scale)
         else:
-            inverse = inverse_of(self.factor)
+            inverse = invert_factor(self.factor)
             spread = (inverse if rows.size == n_rows else arrays.take(inverse, rows)) / scale
         if not strong.all():
             weak = np.flatnonzero(~strong)
@@ -365,12 +365,12 @@ class RowMetric(NewtonSystem, Metric):
 
     def _weak_spread(self, rows: NDArray[np.intp]) -> Any:
         arrays = self.side.arrays
-        return -cholesky_solve(self.factor, arrays.put(self.root)[:, None] * arrays.take(self.side.gram.data, rows))
+        return -solve_cholesky(self.factor, arrays.put(self.root)[:, None] * arrays.take(self.side.gram.data, rows))
 
     def force_norms(
         self, forces: Any, responses: Any, moves: Array, taken: Any = None
     ) -> tuple[Array, Array, Any, Any]:
-        """At least the norms of gradients given by forces on the rows (a column each).
+        """At least the norms of gradients given by forces on the rows (one column each).
 
         Parameters
         ----------
@@ -452,7 +452,7 @@ class RowMetric(NewtonSystem, Metric):
         rows = self.side.rows(rows)
         return self._answers(self.side.images(rows), self.side.free_part(rows).T, self._lengths(rows))
 
-    def answers_within(self, extended: RowSide) -> "Answers":
+    def answer_queries_within(self, extended: RowSide) -> "Answers":
         """``H^-1 x`` of the queries that a side of the same columns has behind the rows."""
         here, there = slice(0, self.root.size), slice(self.root.size, None)
         gram = to_host(extended.gram.data)
@@ -476,11 +476,11 @@ class RowMetric(NewtonSystem, Metric):
         ``images``: their products ``X Lambda^-1 x``; ``right``: their entries in the unpenalised coordinates.
         """
         side, root = self.side, self.root[:, None]
-        inner = cholesky_solve(self.factor, root * images)
+        inner = solve_cholesky(self.factor, root * images)
         if not side.n_free:
             return inner, root * inner, np.zeros((0, images.shape[1])), np.zeros(images.shape[1])
         free = self.solve_border(right - side.border.T @ (root * inner))
-        spread = inner + cholesky_solve(self.factor, root * (side.border @ free))
+        spread = inner + solve_cholesky(self.factor, root * (side.border @ free))
         duals = root * spread
         missed = np.abs(right - side.border.T @ duals)
         missed += gamma(self.root.size + 8) * (np.abs(right) + np.abs(side.border).T @ np.abs(duals))
@@ -574,7 +574,7 @@ class Leverages:
         self._diagonal = rows, np.arange(rows.size)
         self._strong = metric.strong[rows]
         root, curvatures = metric.root[rows], metric.curvatures[rows]
-        self.duals = metric.duals_of(rows, spread)
+        self.duals = metric.compute_duals(rows, spread)
         self.complements = arrays.entries(self.duals, self._diagonal)
         self.scores = side.gram @ self.duals
         forms = arrays.inner(self.duals, self.scores)

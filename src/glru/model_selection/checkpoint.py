@@ -25,7 +25,7 @@ from glru.linalg import Array
 from glru.losses import Loss
 from glru.penalties import Penalty
 from glru.problem import Point, Problem
-from glru.solution import Solution, Status, solution_at
+from glru.solution import Solution, Status, make_solution
 
 WRITE_INTERVAL, WRITE_SHARE = 1.0, 10.0
 """Seconds between two writes, or this multiple of the time a write takes if that is longer."""
@@ -93,7 +93,7 @@ class Checkpoint:
         )
         status, solver = self._array(f"{key}/words", (2,), words=True).tolist()
         intercept = numbers[:-1] if classes else float(numbers[0])
-        return solution_at(problem, Point(coef, intercept, dual), int(numbers[-1]), status, solver)
+        return make_solution(problem, Point(coef, intercept, dual), int(numbers[-1]), status, solver)
 
     def _array(self, name: str, shape: tuple[int, ...], words: bool = False) -> NDArray[Any]:
         """An array of the file, as it must be: words, or finite numbers."""
@@ -122,7 +122,7 @@ class Checkpoint:
             if place < len(journal):
                 known, lower, upper, limited = journal[place]
                 if not np.array_equal(known, rows):
-                    raise self.misfit()
+                    raise self.make_misfit_error()
             else:
                 lower, upper, limited = work(rows)
                 if budget.spent:
@@ -138,7 +138,7 @@ class Checkpoint:
         """The finished steps of a search of these settings, to which new ones are appended."""
         return self._steps.setdefault(digest(*settings), [])
 
-    def misfit(self) -> ValueError:
+    def make_misfit_error(self) -> ValueError:
         """The error of a file that holds something else under the key of this run."""
         return ValueError(f"the checkpoint {self.path} does not fit this run. Remove it and start again.")
 
@@ -191,7 +191,7 @@ class Checkpoint:
 
 
 def _journal(sizes: Array, *parts: NDArray[Any]) -> Journal:
-    """The answers in their order, from arrays that hold all of them one behind the other."""
+    """The answers in their order, from arrays that hold all of them one after the other."""
     rows, *rest = parts
     kinds = sizes.dtype.kind + rows.dtype.kind == "ii" and [part.dtype for part in rest] == [
         np.float64,
@@ -234,7 +234,7 @@ def _feed(found: Hash, value: Any) -> None:
     """Add a value to a hash."""
     if isinstance(value, Problem):
         _feed_fields(found, value, PROBLEM)
-        found.update(_data_digest(value))
+        found.update(_digest_data(value))
     elif isinstance(value, Solution):
         _feed_fields(found, value, SOLUTION)
     elif isinstance(value, np.ndarray) and value.dtype.kind in "biufUS":
@@ -270,7 +270,7 @@ def _open(found: Hash, kind: str, size: int) -> None:
     found.update(f"{kind}:{size};".encode())
 
 
-def _data_digest(problem: Problem) -> bytes:
+def _digest_data(problem: Problem) -> bytes:
     """A hash of X, made once for all problems that share it."""
     matrix = problem.matrix
     if "digest" not in matrix.shared:

@@ -11,11 +11,11 @@ from glru.bounds import ScoreBounds, concatenate, shift
 from glru.cascade import Report, reporter
 from glru.linalg import Array, calm_blas
 from glru.losses import WithOffset
-from glru.model_selection.loocv import ensure_trained, usual_width
+from glru.model_selection.loocv import ensure_trained, find_usual_width
 from glru.model_selection.result import HeldOutScores, Refitted
 from glru.model_selection.splits import Rows, split_rows
 from glru.problem import Problem, require_problem
-from glru.refine import fold_bounds
+from glru.refine import bound_folds
 from glru.regions.classes import require_classes
 from glru.solution import Solution
 from glru.updates.local_rows import require_local
@@ -129,13 +129,13 @@ def held_out_folds(
         require_classes(data)
     before = data.traffic.passes
     splits = splits_of(data, cv, groups)
-    width = usual_width(data) if width is None else width
+    width = find_usual_width(data) if width is None else width
     tests = [np.asarray(test, dtype=np.intp) for _, test in splits]
     folds = [_fold(data, train, test) for train, test in splits]
     known = problem if isinstance(problem, Solution) else lambda: ensure_trained(data, tol, budget=budget)
     found, stages = [], []
     with reporter(progress) as report, calm_blas(data.work if data.in_memory else 0.0):
-        for bounds, stage in fold_bounds(data, folds, tests, known, width, budget, aim):
+        for bounds, stage in bound_folds(data, folds, tests, known, width, budget, aim):
             found.append(bounds)
             stages.append(stage)
             report(stage, len(found), len(splits))
@@ -200,10 +200,10 @@ def splits_of(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows | None,
     """The train and test rows of every split, checked; of rows in blocks the train rows are all others, and None here."""
     if not problem.in_memory:
         return [(None, test) for test in block_folds(problem, cv, groups)]
-    return list(splits_in_memory(problem, cv, groups))
+    return list(split_in_memory(problem, cv, groups))
 
 
-def splits_in_memory(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows, Rows]]:
+def split_in_memory(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows, Rows]]:
     """The train and test rows of every split of rows in memory, checked."""
     splits = list(split_rows(cv, problem.targets, groups, problem.loss.task == "classification"))
     if not splits:

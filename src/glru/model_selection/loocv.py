@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from glru._budget import UNLIMITED, Budget
 from glru._extras import require
 from glru._files import refuse_input
-from glru.bounds import ScoreBounds, from_queries, shift
-from glru.cascade import OPEN, STAGES, USUAL_MEMORY, Cascade, Report, reporter, smallest_batch
+from glru.bounds import ScoreBounds, convert_queries, shift
+from glru.cascade import OPEN, STAGES, USUAL_MEMORY, Cascade, Report, measure_smallest_batch, reporter
 from glru.linalg import Array, calm_blas, to_host
 from glru.losses import Hinge, WithOffset
 from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.result import LOOCVResult, RowResults, WrittenRows, count_stages
-from glru.problem import Problem, not_in_memory, require_problem
+from glru.problem import Problem, make_memory_error, require_problem
 from glru.regions.classes import require_classes
 from glru.removals.blocks import BlockRemovals
 from glru.removals.classes import ClassBlockRemovals, ClassRemovals
@@ -147,9 +147,9 @@ def leave_one_out(
     with reporter(progress) as report, calm_blas(data.work if data.in_memory else 0.0):
         cascade = start_run(
             shift_columns(solution) if refits is None and method == "certified" else solution,
-            usual_width(data) if width is None else width,
+            find_usual_width(data) if width is None else width,
             bound=bound,
-            max_memory=max(USUAL_MEMORY, smallest_batch(data)) if max_memory is None else max_memory,
+            max_memory=max(USUAL_MEMORY, measure_smallest_batch(data)) if max_memory is None else max_memory,
             max_trainings=None if data.in_memory else max_trainings or 0,
             tol=tol,
             report=report,
@@ -163,7 +163,7 @@ def leave_one_out(
             removals = cascade.removals
             reference = removals.reference if isinstance(removals, ClassRemovals) and method == "certified" else None
             settings = (method, bound, cascade.width, cascade.max_memory, tol, aim, reference)
-            cascade.recall = checkpoint.recall(budget, solution, *settings, *_known_refits(refits))
+            cascade.recall = checkpoint.recall(budget, solution, *settings, *_describe_refits(refits))
         cascade.follow(method)
         if aim is not None and data.in_memory and method == "certified":
             cascade.tighten(aim)
@@ -191,7 +191,7 @@ def start_run(
     return Cascade(kind, solution, width, **options)
 
 
-def _known_refits(refits: Refits | None) -> tuple[Any, ...]:
+def _describe_refits(refits: Refits | None) -> tuple[Any, ...]:
     """What a checkpoint has to know of refits."""
     return () if refits is None else refits.parts()
 
@@ -221,7 +221,7 @@ def choose_aim(solution: Solution) -> float:
     return max(AIM, float(np.nan_to_num(FOUR_DIGITS * np.average(to_host(losses), weights=problem.weights))))
 
 
-def usual_width(problem: Problem) -> float | None:
+def find_usual_width(problem: Problem) -> float | None:
     """The width to refine to where none is asked for; None: until the labels are decided."""
     return 1e-6 * (problem.score_scale or 1.0) if problem.loss.task == "regression" else None
 
@@ -294,15 +294,15 @@ def _check_place(
             raise ValueError(
                 "output and max_trainings are for rows in blocks; these are in memory. Use result.to_frame(), or max_seconds."
             )
-        if max_memory is not None and max_memory < smallest_batch(problem):
+        if max_memory is not None and max_memory < measure_smallest_batch(problem):
             raise ValueError(
-                f"max_memory must hold the work arrays of one row, {smallest_batch(problem)} bytes for {problem.n_rows} "
+                f"max_memory must hold the work arrays of one row, {measure_smallest_batch(problem)} bytes for {problem.n_rows} "
                 f"rows; got {max_memory!r}. Give at least that."
             )
         return
     for name, value in {"max_memory": max_memory, "checkpoint": checkpoint}.items():
         if value is not None:
-            raise not_in_memory(problem, name)
+            raise make_memory_error(problem, name)
     if method != "certified" or bound not in ("auto", "local"):
         raise ValueError(
             f"leave-one-out of rows in blocks has method='certified' and bound='auto' only; got {method!r} and {bound!r}."
@@ -338,11 +338,11 @@ def _result(
 ) -> LOOCVResult:
     limited = cascade.limited & (cascade.stage_codes == OPEN)
     finest = cascade.widths if cascade.finest is None else cascade.finest
-    stages = cascade.final_stages()
+    stages = cascade.name_stages()
     for array in (cascade.lower, cascade.upper, stages):
         array.setflags(write=False)
     several = cascade.problem.loss.several
-    bounds = from_queries(cascade.lower, cascade.upper) if several else ScoreBounds(cascade.lower, cascade.upper)
+    bounds = convert_queries(cascade.lower, cascade.upper) if several else ScoreBounds(cascade.lower, cascade.upper)
     if isinstance(cascade.problem.loss, WithOffset):
         bounds = shift(bounds, cascade.problem.offset)
     results: RowResults | WrittenRows = RowResults(cascade.y, bounds, stages, limited)

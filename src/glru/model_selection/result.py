@@ -10,8 +10,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._results import Shown, make_frame, or_missing, show_interval
-from glru.bounds import ScoreBounds, exact_count, require_probabilities
+from glru._results import Shown, make_frame, show_interval, unmask_column
+from glru.bounds import ScoreBounds, require_exact_count, require_probabilities
 from glru.cascade import OPEN, STAGES, WIDE
 from glru.linalg import Array
 from glru.problem import Problem
@@ -87,7 +87,7 @@ class HeldOutScores(Shown):
     @property
     def n_errors(self) -> int:
         """The number of held-out errors; an error where some labels are undetermined."""
-        return exact_count(*self._errors())
+        return require_exact_count(*self._errors())
 
     def metric_bounds(self, name: str) -> tuple[float, float]:
         """A certified interval of a metric of the pooled held-out scores.
@@ -159,9 +159,9 @@ class HeldOutScores(Shown):
         if classes is None:
             columns: dict[str, Any] = {"y": targets}
         else:
-            columns = {"y": classes[self._bounds.places(targets)], "label": or_missing(self._bounds.labels(classes))}
+            columns = {"y": classes[self._bounds.places(targets)], "label": unmask_column(self._bounds.labels(classes))}
             verdicts = self._bounds.verdicts(targets)
-            columns["correct"] = or_missing(np.ma.masked_array(verdicts > 0, mask=verdicts == 0))
+            columns["correct"] = unmask_column(np.ma.masked_array(verdicts > 0, mask=verdicts == 0))
         return columns | self._bounds.columns(classes)
 
     def _errors(self) -> tuple[int, int]:

@@ -36,7 +36,7 @@ def split_rows(cv: Any, y: NDArray[Any], groups: Any, classification: bool) -> I
         splitter = check_cv(cv, y, classifier=classification)
         found = splitter.split(np.zeros((y.size, 1)), y, groups)
     for train, test in found:
-        yield _row_numbers(train, y.size), _row_numbers(test, y.size)
+        yield _to_positions(train, y.size), _to_positions(test, y.size)
 
 
 def _fold_of_rows(n_folds: int, y: NDArray[Any], classification: bool) -> Rows | None:
@@ -67,7 +67,7 @@ def _fold_of_rows(n_folds: int, y: NDArray[Any], classification: bool) -> Rows |
     return owners
 
 
-def _row_numbers(rows: Any, n_rows: int) -> Rows:
+def _to_positions(rows: Any, n_rows: int) -> Rows:
     """Rows of a split, given as a mask or as positions, as positions."""
     places = np.asarray(rows)
     if places.size == 0:

@@ -27,7 +27,7 @@ __all__ = [
     "Region",
     "has_local",
     "has_support",
-    "regions_of",
+    "list_regions",
     "score_bounds",
 ]
 
@@ -96,8 +96,8 @@ PAPER = ("primal", "dual")
 EVERY = tuple(dict.fromkeys(bound.name for bound in BOUNDS))
 
 
-def regions_of(certificate: Certificate, fit_intercept: bool, names: Collection[str] = EVERY) -> Iterator[Region]:
-    """The regions of a certificate by name, as far as they apply, those that tell most for their price first."""
+def list_regions(certificate: Certificate, fit_intercept: bool, names: Collection[str] = EVERY) -> Iterator[Region]:
+    """The regions of a certificate by name, as far as they apply, the most informative for their cost first."""
     if not set(names) <= set(EVERY):
         raise ValueError(f"bounds must be some of {', '.join(map(repr, EVERY))}; got {names!r}.")
     asked = [bound for bound in BOUNDS if bound.name in names]

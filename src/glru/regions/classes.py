@@ -15,7 +15,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.bounds import Bounds, ScoreBounds, from_queries, widen
+from glru.bounds import Bounds, ScoreBounds, convert_queries, widen
 from glru.certificate import Certificate, ball_radius
 from glru.linalg import FEW, TINY, Array, Matrix, as_matrix, gamma, powers_of_two
 from glru.metric.classes import EXPONENTS, ClassMetric, pair_norms, score_norms
@@ -33,10 +33,10 @@ MOST_DRIFT = 2.5
 def has_classes(problem: Problem) -> bool:
     """Whether there is one score per class, and the Hessian over classes and columns is small enough to form."""
     largest = problem.largest if problem.in_memory else MAX_COLUMNS
-    return problem.loss.several and unknowns_of(problem) <= largest
+    return problem.loss.several and count_unknowns(problem) <= largest
 
 
-def unknowns_of(problem: Problem) -> int:
+def count_unknowns(problem: Problem) -> int:
     """Unknowns of the Hessian over classes and columns."""
     return problem.n_scores * (problem.n_columns + int(problem.fit_intercept))
 
@@ -55,11 +55,11 @@ def require_classes(problem: Problem) -> None:
     if not problem.in_memory:
         raise ValueError(
             f"proofs with {problem.loss!r} of rows in blocks sum a Hessian over classes and columns, of at most {MAX_COLUMNS} unknowns; "
-            f"got {unknowns_of(problem)}. Use fewer columns, load the rows, or use a one-vs-rest model."
+            f"got {count_unknowns(problem)}. Use fewer columns, load the rows, or use a one-vs-rest model."
         )
     raise ValueError(
         f"with columns that are not penalised, proofs with {problem.loss!r} form a Hessian over classes and columns, of at most "
-        f"{problem.largest} unknowns; got {unknowns_of(problem)}. Penalise every column, use fewer of them, or a one-vs-rest model."
+        f"{problem.largest} unknowns; got {count_unknowns(problem)}. Penalise every column, use fewer of them, or a one-vs-rest model."
     )
 
 
@@ -199,7 +199,7 @@ class ClassEllipsoid(Region):
         values = ClassValues.at(problem, point)
         here = ClassSums.of(problem, values, values.slopes(problem))
         # The Hessian at the model is smaller by at most the exponential of the range by which a row's scores have moved.
-        drift = largest_range((values.scores - self.metric_scores)[problem.weights > 0.0])
+        drift = bound_range((values.scores - self.metric_scores)[problem.weights > 0.0])
         return ClassEllipsoid._around(problem, point, here, self.metric, self.metric_scores, drift, absent)
 
     @cached_property
@@ -230,11 +230,11 @@ class ClassEllipsoid(Region):
         return self._moved(packed(self.point, self.problem.fit_intercept) - step, self.absent)
 
     def score_bounds(self, X: Matrix) -> ScoreBounds:
-        return from_queries(*self.queries(X, self.leaders(X)))
+        return convert_queries(*self.queries(X, self.leaders(X)))
 
     def leaders(self, X: Matrix) -> NDArray[np.intp]:
         """The classes of the largest scores at the centre."""
-        return scores_with_errors(X, self.point, self.problem.fit_intercept)[0].argmax(axis=1)
+        return compute_scores_with_errors(X, self.point, self.problem.fit_intercept)[0].argmax(axis=1)
 
     def coef_bounds(self) -> Bounds:
         return widen(self.point.coef, self._axis_widths[:, : self.problem.n_columns])
@@ -253,9 +253,9 @@ class ClassEllipsoid(Region):
 
     def queries(self, X: Matrix, reference: NDArray[np.intp], forms: Array | None = None) -> Bounds:
         """Bounds of the queries of some rows, whose forms in the metric may be given."""
-        scores, errors = scores_with_errors(X, self.point, self.problem.fit_intercept)
+        scores, errors = compute_scores_with_errors(X, self.point, self.problem.fit_intercept)
         if not np.isfinite(self.radius):
-            return unbounded_queries(*scores.shape)
+            return make_unbounded_queries(*scores.shape)
         forms = self.metric.all_forms(X) if forms is None else forms
         return query_bounds(scores, forms, self.metric.unit, np.full(len(scores), self.radius), errors, reference)
 
@@ -336,19 +336,19 @@ class ClassBall(Region):
         return lengths + TINY * float(np.sqrt(inverse.max(initial=0.0)))
 
     def score_bounds(self, X: Matrix) -> ScoreBounds:
-        return from_queries(*self.queries(X, self.leaders(X)))
+        return convert_queries(*self.queries(X, self.leaders(X)))
 
     def leaders(self, X: Matrix) -> NDArray[np.intp]:
         """The classes of the largest scores at the centre."""
         point, fit_intercept = self.certificate.point, self.certificate.problem.fit_intercept
-        return scores_with_errors(X, point, fit_intercept)[0].argmax(axis=1)
+        return compute_scores_with_errors(X, point, fit_intercept)[0].argmax(axis=1)
 
     def queries(self, X: Matrix, reference: NDArray[np.intp]) -> Bounds:
         """Bounds of the queries of some rows."""
         problem = self.certificate.problem
-        scores, errors = scores_with_errors(X, self.certificate.point, problem.fit_intercept)
+        scores, errors = compute_scores_with_errors(X, self.certificate.point, problem.fit_intercept)
         if not np.isfinite(self.radius):
-            return unbounded_queries(*scores.shape)
+            return make_unbounded_queries(*scores.shape)
         n_scores = scores.shape[1]
         directions = np.sqrt(np.repeat([1.0 - 1.0 / n_scores, 2.0], n_scores))
         half = self.radius * np.outer(self._lengths(X), directions) * (1.0 + FEW)
@@ -368,19 +368,19 @@ class ClassBall(Region):
         """Bounds of the intercepts that sum to zero."""
         if not self.certificate.problem.fit_intercept:
             return np.zeros(len(self.certificate.coef)), np.zeros(len(self.certificate.coef))
-        intercepts = centered_scores(self.certificate.point.intercept[None, :])[0]
+        intercepts = centre_scores(self.certificate.point.intercept[None, :])[0]
         off = gamma(intercepts.size + 8) * float(np.abs(self.certificate.point.intercept).max())
         half = self.intercept_widths[0] + off
         known = np.isfinite(half)
         return widen(np.where(known, intercepts, 0.0), np.where(known, half, np.inf))
 
 
-def largest_range(moves: Array) -> float:
+def bound_range(moves: Array) -> float:
     """At least the largest range of a row's moves, which are differences of stored scores."""
     return float((np.ptp(moves, axis=1) + FEW * np.abs(moves).max(axis=1)).max()) * (1.0 + FEW)
 
 
-def scores_with_errors(X: Matrix, point: Point, fit_intercept: bool) -> tuple[Array, Array]:
+def compute_scores_with_errors(X: Matrix, point: Point, fit_intercept: bool) -> tuple[Array, Array]:
     """Scores of some rows, and how far those of a row may be off."""
     scores: Array = X @ point.coef.T
     unit = X.depths(3) * (1.0 + 2.0 * gamma(X.shape[1] + 8))
@@ -391,12 +391,12 @@ def scores_with_errors(X: Matrix, point: Point, fit_intercept: bool) -> tuple[Ar
     return scores, errors if X.noise is None else errors + X.noise
 
 
-def unbounded_queries(n_rows: int, n_scores: int) -> Bounds:
+def make_unbounded_queries(n_rows: int, n_scores: int) -> Bounds:
     """Bounds of queries that nothing is known of."""
     return np.full((n_rows, 2 * n_scores), -np.inf), np.full((n_rows, 2 * n_scores), np.inf)
 
 
-def centered_scores(scores: Array) -> Array:
+def centre_scores(scores: Array) -> Array:
     """Scores measured from the mean of all classes, which is off by a few units of the largest."""
     return scores - scores.mean(axis=1, keepdims=True)
 
@@ -404,7 +404,7 @@ def centered_scores(scores: Array) -> Array:
 def query_centers(scores: Array, reference: NDArray[np.intp]) -> Array:
     """The queries that scores stand for: measured from their mean, and by how much the reference leads."""
     leads = scores[np.arange(len(scores)), reference][:, None] - scores
-    return np.hstack([centered_scores(scores), leads])
+    return np.hstack([centre_scores(scores), leads])
 
 
 def query_norms(forms: Array, unit: float, reference: NDArray[np.intp]) -> Array:

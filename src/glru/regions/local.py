@@ -26,26 +26,26 @@ from glru.metric.columns import (
     Metric,
     OrthogonalMetric,
     closest_metric,
-    column_metric,
     factored,
+    make_column_metric,
 )
 from glru.metric.rows import RowMetric, RowSide, uses_rows
 from glru.problem import Point, Problem
 from glru.regions.gap import Region, centers
-from glru.regions.pieces import piece_depths, piece_radius
+from glru.regions.pieces import measure_piece_depths, piece_radius
 from glru.rows import Totals
 from glru.sums import (
     Expansion,
     Floor,
     RowValues,
     ScoreErrors,
+    assemble_gradient,
+    assemble_hessian,
     expand,
     gradient_errors,
     score_errors_of_rows,
     score_errors_of_totals,
     sum_closely,
-    whole_gradient,
-    whole_hessian,
 )
 
 
@@ -100,7 +100,7 @@ CLOSE = 0.1
 """Where ``kappa nu`` is below this with a rough ``kappa``, the radius is at most 5.4 % larger than with the exact one."""
 
 
-def row_norm_bound(metric: ColumnMetric, length: float) -> float:
+def bound_row_norm(metric: ColumnMetric, length: float) -> float:
     """At least the largest norm of a row in the inverse metric, from the largest Euclidean one, which costs nothing."""
     length = float(np.hypot(length, 1.0)) if metric.fit_intercept else length
     return length * metric.largest * (1.0 + FEW)
@@ -163,23 +163,23 @@ class LocalEllipsoid(Region):
             return cls.of_sums(problem.totals, point, here)
         metric: Metric
         if hessian is not None:
-            whole, depth = whole_hessian(problem.totals, hessian), problem.totals.depth + problem.n_rows
+            whole, depth = assemble_hessian(problem.totals, hessian), problem.totals.depth + problem.n_rows
             metric = factored(whole, problem.fit_intercept, depth, problem.totals.least_curvature)
         elif diagonal:
             metric = DiagonalMetric(problem, problem.weights * here.rows.curvatures)
         elif by_rows:
             metric = RowMetric(RowSide(problem), problem.weights * here.rows.curvatures)
         else:
-            hessian = whole_hessian(problem.totals, here.hessian)
+            hessian = assemble_hessian(problem.totals, here.hessian)
             metric = closest_metric(problem, hessian, problem.weights * here.rows.curvatures)
-        made = _make(problem.totals, point, here, metric, _errors_at(problem, point, here.rows.scores), share)
+        made = _make(problem.totals, point, here, metric, _bound_errors(problem, point, here.rows.scores), share)
         if isinstance(metric, OrthogonalMetric) and share == 0.0:
             made = _make_closely(problem, point, here.rows, metric)
         depths = None
         if problem.loss.piecewise:
             curved = (problem.weights > 0.0) & (here.rows.curvatures > 0.0)
             errors = score_errors(problem, point.coef, point.intercept, here.rows.scores)
-            depths = np.where(curved, piece_depths(problem.loss, problem.y, here.rows.scores, errors), np.inf)
+            depths = np.where(curved, measure_piece_depths(problem.loss, problem.y, here.rows.scores, errors), np.inf)
         return cls(problem.totals, point, *made, problem, here.rows.scores, share=share, depths=depths)
 
     def carry_to(self, point: Point) -> "LocalEllipsoid":
@@ -194,7 +194,7 @@ class LocalEllipsoid(Region):
         """The ellipsoid at a model of rows in memory, in the metric of the Hessian at other scores, ``base``."""
         constant, here = problem.loss.self_concordance, expand(problem, point, None)
         assert here.rows is not None and constant is not None
-        made = _make(problem.totals, point, here, metric, _errors_at(problem, point, here.rows.scores), share)
+        made = _make(problem.totals, point, here, metric, _bound_errors(problem, point, here.rows.scores), share)
         moves = np.abs(here.rows.scores - base)[problem.weights > 0.0]
         exponent = constant * float(moves.max(initial=0.0)) * (1.0 + FEW)
         return cls(problem.totals, point, *made, problem, base, exponent, share)
@@ -249,7 +249,7 @@ class LocalEllipsoid(Region):
             # The Hessian is at least the penalty, so a row's norm is at most that in the penalty's metric and the border's.
             return float((metric.side.norms + metric.side.border_norms * metric.free_norm).max()) * (1.0 + FEW)
         assert isinstance(metric, ColumnMetric)
-        return row_norm_bound(metric, self.totals.largest_norm)
+        return bound_row_norm(metric, self.totals.largest_norm)
 
     @property
     def gap(self) -> float:
@@ -290,7 +290,7 @@ class LocalEllipsoid(Region):
         return self.radius * self.metric.axis_norms() * (1.0 + FEW)
 
 
-def _errors_at(problem: Problem, point: Point, scores: Array) -> ScoreErrors:
+def _bound_errors(problem: Problem, point: Point, scores: Array) -> ScoreErrors:
     """What is known about the errors of the scores of rows in memory."""
     return score_errors_of_rows(problem, score_errors(problem, point.coef, point.intercept, scores))
 
@@ -300,7 +300,7 @@ def _make_closely(problem: Problem, point: Point, rows: RowValues, metric: Colum
     errors = score_errors(problem, point.coef, point.intercept, rows.scores)
     share = gamma(problem.totals.depth + 4)
     losses, error_norm = sum_closely(problem, point, rows, errors, metric, float(np.sqrt(1.0 + metric.eta)), share)
-    gradient, constant = whole_gradient(problem.totals, point, losses), float(problem.loss.self_concordance or 0.0)
+    gradient, constant = assemble_gradient(problem.totals, point, losses), float(problem.loss.self_concordance or 0.0)
     # The Hessian was taken at computed scores: at the exact ones it is within this factor.
     near = float(np.exp(constant * errors[problem.weights > 0.0].max(initial=0.0)))
     nu = (metric.gradient_norm(gradient, np.zeros_like(gradient)) + error_norm * near) * near / (1.0 - metric.eta)
@@ -313,8 +313,8 @@ def _make(
     """The metric (over the columns, if none is given), the gradient, and at least its norm, for all penalties within a relative error."""
     with np.errstate(all="ignore"):  # overflow ends in an infinite norm: nothing is proven then
         if metric is None:
-            metric = column_metric(totals, whole_hessian(totals, here.hessian))
-        gradient, constant = whole_gradient(totals, point, here.gradient), totals.loss.self_concordance
+            metric = make_column_metric(totals, assemble_hessian(totals, here.hessian))
+        gradient, constant = assemble_gradient(totals, point, here.gradient), totals.loss.self_concordance
         if (constant is None and not totals.loss.piecewise) or not metric.eta < 1.0:
             return metric, gradient, np.inf
         slack = gradient_errors(totals, point, here, errors, gamma(totals.depth + 4))

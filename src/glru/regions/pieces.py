@@ -49,14 +49,14 @@ def piece_radius(nu: Array, shares: Array, lost: Callable[[Array], Array]) -> Ar
     return found
 
 
-def piece_depths(loss: Loss, y: Array, scores: Array, errors: Array) -> Array:
+def measure_piece_depths(loss: Loss, y: Array, scores: Array, errors: Array) -> Array:
     """At most the depths of the exact scores inside the curved pieces, for scores that are off by at most ``errors``."""
     depths = loss.piece_depth(y, scores)
     # The evaluation is a product and one or two differences of numbers of these sizes.
     return depths - errors - FEW * (np.abs(depths) + np.abs(scores) + loss.target_size(y))
 
 
-def kink_distances(loss: Loss, y: Array, scores: Array, errors: Array) -> Array:
+def measure_kink_distances(loss: Loss, y: Array, scores: Array, errors: Array) -> Array:
     """At most the distances of the exact scores from the nearest kinks, for scores that are off by at most ``errors``."""
     depths = np.abs(loss.piece_depth(y, scores))
     return np.maximum(depths * (1.0 - FEW) - errors - FEW * (np.abs(scores) + loss.target_size(y)), 0.0)

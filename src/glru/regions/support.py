@@ -152,7 +152,7 @@ class SupportEllipsoid(Region):
 
     def __init__(self, problem: Problem, point: Point, share: float = 0.0) -> None:
         self.n_columns, self.proven = problem.n_columns, False
-        support = self.support = Support(problem, support_of(problem, point))
+        support = self.support = Support(problem, guess_support(problem, point))
         self.inner: LocalEllipsoid | None = None
         if support.n_unknowns == 0:
             # Nothing but zeros.
@@ -200,7 +200,7 @@ class SupportEllipsoid(Region):
         return (0.0, 0.0) if self.inner is None else self.inner.intercept_bounds()
 
 
-def support_of(problem: Problem, point: Point) -> Signs:
+def guess_support(problem: Problem, point: Point) -> Signs:
     """The signs of coefficients after a step of each on its own, which a model near the optimum has right."""
     scores = problem.scores(point.coef, point.intercept)
     _, slopes, curvatures = problem.loss.expand(problem.y, scores)

@@ -187,7 +187,7 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
         ),
         Step(
             "training",
-            "as the local step; Newton steps of each row's own problem, a pass each",
+            "as the local step; Newton steps of each row's own problem, one pass each",
             BlockRemovals.has_family,
             to_train,
             BlockRemovals.refine,

@@ -1,6 +1,6 @@
 """Leave-one-out with one score per class, in memory and in blocks.
 
-A row's bounds are *queries*: its scores, and the leads of a reference class over the others (:func:`glru.bounds.from_queries`).
+A row's bounds are *queries*: its scores, and the leads of a reference class over the others (:func:`glru.bounds.convert_queries`).
 """
 
 from collections.abc import Callable, Mapping
@@ -19,11 +19,11 @@ from glru.cascade import (
     Step,
     each,
     open_rows,
+    split_open_rows,
     to_train,
-    ungrouped,
 )
 from glru.problem import Point, Problem
-from glru.refine import class_bounds, class_training
+from glru.refine import bound_classes, train_classes
 from glru.regions.classes import has_class_ball, has_classes
 from glru.removals.blocks import MODELS_AT_ONCE, split_open
 from glru.removals.refitted import summed
@@ -136,7 +136,7 @@ class ClassRemovals(Removals):
     def newton(self, rows: Rows) -> Bounds:
         """The candidates written down in full, and more steps where needed."""
         reference, narrow = self.reference[rows], self.run.width is not None
-        return self._tight.refined(rows, reference, self.run.enough_on_average, BATCH_STEPS, narrow)
+        return self._tight.refined(rows, reference, self.run.is_enough_on_average, BATCH_STEPS, narrow)
 
     @cached_property
     def _refitted(self) -> ClassRefits:
@@ -160,7 +160,7 @@ class ClassRemovals(Removals):
                 problem, start, Stop(APPROACHED, None, MOST_STEPS), self.family.precondition
             ).point
         decided = partial(self.finished, row)
-        found, _ = class_bounds(problem, start, problem.matrix[rows], self.reference[rows], decided, self.run.budget)
+        found, _ = bound_classes(problem, start, problem.matrix[rows], self.reference[rows], decided, self.run.budget)
         return found
 
     def training(self, rows: Rows) -> Bounds:
@@ -172,7 +172,7 @@ class ClassRemovals(Removals):
             point = self._row_trainer.without(row, problem) or point
         # Without a Hessian no step has told which class leads.
         reference = self.reference[rows] if has_classes(problem) else None
-        found, _, _ = class_training(problem, point, problem.matrix[rows], reference, decided, self.run.budget)
+        found, _, _ = train_classes(problem, point, problem.matrix[rows], reference, decided, self.run.budget)
         return found
 
     @cached_property
@@ -195,7 +195,7 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             "newton",
             "the same; a product with X and one with its transpose for each step",
             ClassRemovals.has_plain_family,
-            ungrouped,
+            split_open_rows,
             ClassRemovals.newton,
             tightens=True,
         ),
@@ -261,7 +261,7 @@ class ClassBlockRemovals(Removals):
         problem, start = self.without(row)
         query = self.problem.take(self.run.numbers[rows]).matrix
         decided = partial(self.finished, row)
-        found, _ = class_bounds(problem, start, query, self.reference[rows], decided, self.run.budget)
+        found, _ = bound_classes(problem, start, query, self.reference[rows], decided, self.run.budget)
         return found
 
 
@@ -283,7 +283,7 @@ BLOCK_STEPS: Mapping[str, tuple[Step[Any], ...]] = {
         ),
         Step(
             "training",
-            "the same; Newton steps of each row's own problem, a pass each",
+            "the same; Newton steps of each row's own problem, one pass each",
             ClassBlockRemovals.has_family,
             to_train,
             ClassBlockRemovals.refine,

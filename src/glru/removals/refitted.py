@@ -13,7 +13,7 @@ from glru.linalg import Array, outward
 from glru.losses import Hinge
 from glru.regions import has_support
 from glru.removals.single import OneScore
-from glru.solution import Solution, solution_at
+from glru.solution import Solution, make_solution
 from glru.solvers import train
 from glru.updates.kink_rows import KinkRows, has_kinks
 from glru.updates.refits import Refits
@@ -30,7 +30,7 @@ def summed(solution: Solution) -> Solution:
     problem = solution.problem
     summed = problem.derive(scaling="sum", penalty=problem.penalty.scale(problem.total_weight))
     with np.errstate(over="ignore"):  # a gap that overflows is infinite
-        return solution_at(summed, solution.point, solution.n_iter, solution.status, solution.solver)
+        return make_solution(summed, solution.point, solution.n_iter, solution.status, solution.solver)
 
 
 @final
@@ -70,9 +70,9 @@ class RefittedRemovals(OneScore):
     @cached_property
     def _refitted(self) -> TallRefits | WideRefits:
         start = self.run.converged_solution
-        return self._refitted_at(start, self.refits)
+        return self._make_refitted(start, self.refits)
 
-    def _refitted_at(self, start: Solution, refits: Refits) -> TallRefits | WideRefits:
+    def _make_refitted(self, start: Solution, refits: Refits) -> TallRefits | WideRefits:
         """The removals around a solution with refitted preprocessing."""
         if start.problem.scaling == "mean":
             start, refits = summed(start), refits.summed(start.problem)
@@ -87,13 +87,13 @@ class RefittedRemovals(OneScore):
         for variant in self.refits.variants:
             if rows.size and rows[0] in variant.rows:
                 start = train(variant.problem, tol=COARSE, start=self.solution.point, budget=self.run.budget)
-                return self._refitted_at(start, variant.refits).bounds(rows, self.run.narrow, BATCH_STEPS)
+                return self._make_refitted(start, variant.refits).bounds(rows, self.run.narrow, BATCH_STEPS)
         return unbounded(rows.size)
 
     def refitted_quick(self, rows: Rows) -> Bounds:
         """Newton candidates under preprocessing that is fitted again, bounded without a product of all rows with each."""
         assert isinstance(self._refitted, TallRefits)
-        return self._refitted.quick_bounds(rows, self.run.enough)
+        return self._refitted.bound_quickly(rows, self.run.enough)
 
     def refitted(self, rows: Rows) -> Bounds:
         """Newton candidates under preprocessing that is fitted again, and more steps where needed."""

@@ -21,29 +21,29 @@ from glru.cascade import (
     Step,
     always,
     each,
+    find_widest_rows,
     grouped,
     one_by_one,
     open_rows,
+    split_open_rows,
     to_train,
-    ungrouped,
-    widest_rows,
 )
 from glru.linalg import Array, to_host
-from glru.linalg.factor import cholesky_solve, robust_cholesky
+from glru.linalg.factor import robust_cholesky, solve_cholesky
 from glru.losses import Hinge
 from glru.problem import Point, Problem
 from glru.refine import Refinement, approach, has_products
 from glru.regions import EVERY, has_support
 from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
-from glru.updates.ascent_rows import AscentRows, ascent_cost, has_ascent
-from glru.updates.carried_rows import carried_bounds, has_carried
-from glru.updates.centred_rows import centred_bounds, has_centred
+from glru.updates.ascent_rows import AscentRows, estimate_ascent_cost, has_ascent
+from glru.updates.carried_rows import bound_carried, has_carried
+from glru.updates.centred_rows import bound_centred, has_centred
 from glru.updates.kink_rows import KinkRows, has_kinks
 from glru.updates.local_rows import LocalRows, candidate_cost, has_local_rows, has_piece_rows
 from glru.updates.row_models import has_wide_rows
-from glru.updates.second_order import second_order_bounds
+from glru.updates.second_order import bound_to_second_order
 from glru.updates.support_rows import SupportRows
-from glru.updates.wide_rows import WideRows, leverage_cost
+from glru.updates.wide_rows import WideRows, estimate_leverage_cost
 
 STEPS_BEFORE_KINKS = 8
 """Steps with the old Hessian where others follow rows over the kinks of their losses: models that few rows cross a kink for need no more."""
@@ -145,7 +145,7 @@ class SingleRemovals(OneScore):
         problem = self.problem
         if not (self.has_wide() and has_centred(problem)):
             return False
-        return CENTRED_PRODUCTS * problem.matrix.product_cost < leverage_cost(problem, problem.n_rows)
+        return CENTRED_PRODUCTS * problem.matrix.product_cost < estimate_leverage_cost(problem, problem.n_rows)
 
     def carries_first(self) -> bool:
         """Whether the carried bound is cheaper than the local step, or than the leverages of wide data."""
@@ -154,7 +154,9 @@ class SingleRemovals(OneScore):
             # Of a quadratic loss the local step is exact.
             large = problem.n_rows * problem.n_columns >= SMALL_MATRIX and problem.loss.self_concordance != 0.0
         else:
-            large = not self.has_wide() or cost < leverage_cost(problem, problem.n_rows) - problem.matrix.gram_cost
+            large = (
+                not self.has_wide() or cost < estimate_leverage_cost(problem, problem.n_rows) - problem.matrix.gram_cost
+            )
         return (self.has_carried() and large) or self.has_centred()
 
     def has_support(self) -> bool:
@@ -167,7 +169,7 @@ class SingleRemovals(OneScore):
         if not self.has_wide() or not self._trains_by_products:
             return self.has_wide()
         trainings = TRAINING_PRODUCTS * self.run.n_open * problem.matrix.product_cost
-        return leverage_cost(problem, min(problem.n_rows, STEPS_TOGETHER * self.run.n_open)) < trainings
+        return estimate_leverage_cost(problem, min(problem.n_rows, STEPS_TOGETHER * self.run.n_open)) < trainings
 
     def has_ascent(self) -> bool:
         """Whether passes are cheaper than what else there is: a factor over the rows, all leverages, or training for the hinge."""
@@ -180,7 +182,7 @@ class SingleRemovals(OneScore):
         if not run.only_labels:
             return False
         n_known = problem.n_rows if "wide" in self.__dict__ else run.n_open
-        return ascent_cost(problem, run.n_open) < leverage_cost(problem, n_known)
+        return estimate_ascent_cost(problem, run.n_open) < estimate_leverage_cost(problem, n_known)
 
     def has_guesses(self) -> bool:
         """Whether all rows' Newton steps are taken at once."""
@@ -192,17 +194,15 @@ class SingleRemovals(OneScore):
 
     def carry(self, rows: Rows) -> Bounds:
         """The paper's bound, from the old optimum."""
-        lower, upper = carried_bounds(
-            self.solution, "primal" if self.run.bound in ("auto", "local") else self.run.bound
-        )
+        lower, upper = bound_carried(self.solution, "primal" if self.run.bound in ("auto", "local") else self.run.bound)
         return lower[rows], upper[rows]
 
     def midpoint(self, rows: Rows) -> Bounds:
         """The smaller ball that an L2 penalty has around the old optimum, unless another bound was asked for."""
         if self.problem.fit_intercept:
-            lower, upper = centred_bounds(self.solution)
+            lower, upper = bound_centred(self.solution)
             return lower[rows], upper[rows]
-        lower, upper = carried_bounds(
+        lower, upper = bound_carried(
             self.solution, "midpoint" if self.run.bound in ("auto", "local") else self.run.bound
         )
         return lower[rows], upper[rows]
@@ -212,13 +212,13 @@ class SingleRemovals(OneScore):
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
         for factor in np.unique(self.run.factors[rows][np.isfinite(self.run.factors[rows])]):
             mine = self.run.factors[rows] == factor
-            family = self._local_family(float(factor))
+            family = self._make_local_family(float(factor))
             bounds = family.bounds(rows[mine], self.run.enough)
             left = np.flatnonzero(~self.run.enough(*bounds))
             if left.size > MANY_ROWS and left.size * self.problem.n_rows > FEW_ENTRIES:
-                family = self._tight_family(float(factor))
+                family = self._make_tight_family(float(factor))
                 # Moments decide labels; they narrow intervals by a small factor only.
-                sharper = LocalRows.sharp_bounds if self.run.width is None else self._second_order
+                sharper = LocalRows.bound_sharply if self.run.width is None else self._second_order
                 found = intersect((bounds[0][left], bounds[1][left]), sharper(family, rows[mine][left]))
                 bounds[0][left], bounds[1][left] = found
             lower[mine], upper[mine] = bounds
@@ -233,7 +233,7 @@ class SingleRemovals(OneScore):
     def _second_order(self, family: LocalRows, rows: Rows) -> Bounds:
         """Bounds to second order, where they are cheap."""
         cheap = family.has_second_order(rows.size) and self._is_affordable(family.second_order_cost(rows.size))
-        return second_order_bounds(family, rows) if cheap else unbounded(rows.size)
+        return bound_to_second_order(family, rows) if cheap else unbounded(rows.size)
 
     def _is_affordable(self, cost: float) -> bool:
         """Whether bounds that only :meth:`Cascade.tighten` asks for may take some nanoseconds."""
@@ -247,29 +247,29 @@ class SingleRemovals(OneScore):
         """
         run, rows = self.run, self.run.open_rows()
         if run.aim is not None and run.width is None:
-            wide = np.union1d(rows, widest_rows(run.widths, 0.5 * run.aim))
+            wide = np.union1d(rows, find_widest_rows(run.widths, 0.5 * run.aim))
             rows = wide if wide.size * self.problem.n_rows <= FEW_ENTRIES else rows
         return run.batches(rows=rows) if self._is_affordable(candidate_cost(self.problem, rows.size)) else []
 
     def local_newton(self, rows: Rows) -> Bounds:
         """The candidates written down in full, and more steps where needed."""
-        family = self._tight_family(float(self.run.factors[rows[0]]))
+        family = self._make_tight_family(float(self.run.factors[rows[0]]))
         n_steps = STEPS_BEFORE_KINKS if self.has_kinks() else BATCH_STEPS
         return family.refined(rows, self.run.narrow, n_steps, n_together=self.run.n_batched)
 
-    def _tight_family(self, factor: float) -> LocalRows:
+    def _make_tight_family(self, factor: float) -> LocalRows:
         """The family, with a closer base where narrow intervals are asked for and the error of the metric would weigh in them."""
-        family = self._local_family(factor)
-        return family if self.run.only_labels or family.eta <= TIGHT_ETA else self._sharp_family(factor)
+        family = self._make_local_family(factor)
+        return family if self.run.only_labels or family.eta <= TIGHT_ETA else self._make_sharp_family(factor)
 
-    def _sharp_family(self, factor: float) -> LocalRows:
+    def _make_sharp_family(self, factor: float) -> LocalRows:
         if self.problem.loss.piecewise:
-            return self._local_family(factor)
+            return self._make_local_family(factor)
         if factor not in self._sharp:
-            self._sharp[factor] = LocalRows(self._local_family(factor), factor)
+            self._sharp[factor] = LocalRows(self._make_local_family(factor), factor)
         return self._sharp[factor]
 
-    def _local_family(self, factor: float) -> LocalRows:
+    def _make_local_family(self, factor: float) -> LocalRows:
         if factor not in self._local:
             # Between the kinks of a loss there is no telling how far a step from a rough solution leads.
             piecewise = self.problem.loss.piecewise
@@ -306,7 +306,7 @@ class SingleRemovals(OneScore):
         return lower, upper
 
     def _newton_duals(self, rows: Rows) -> tuple[Array, Array]:
-        duals, free = self.wide.newton_models(rows)
+        duals, free = self.wide.find_newton_models(rows)
         return to_host(duals), free
 
     @cached_property
@@ -317,8 +317,8 @@ class SingleRemovals(OneScore):
         """Newton candidates in the dimension of the rows."""
         self.wide.n_together = self.run.n_batched
         if self.run.only_labels and self.wide.has_balls:
-            return self.wide.ball_bounds(rows, self.run.enough)
-        return self.wide.quick_bounds(rows)
+            return self.wide.bound_by_balls(rows, self.run.enough)
+        return self.wide.bound_quickly(rows)
 
     def wide_steps(self, rows: Rows) -> Bounds:
         """More steps from the same candidates, with the old Hessian."""
@@ -355,8 +355,8 @@ class SingleRemovals(OneScore):
         factor = robust_cholesky(problem.hessian(weights * curvatures))
         gradient = problem.matrix.T @ (weights * slopes) + problem.quadratic * self.solution.coef
         block = part.block().T
-        norms = arrays.inner(block, cholesky_solve(factor, block))
-        moves = part @ cholesky_solve(factor, -gradient)
+        norms = arrays.inner(block, solve_cholesky(factor, block))
+        moves = part @ solve_cholesky(factor, -gradient)
         weights, slopes, curvatures = weights[rows], slopes[rows], curvatures[rows]
         with np.errstate(all="ignore"):
             multipliers = weights * (slopes + curvatures * moves) / (1.0 - weights * curvatures * norms)
@@ -367,7 +367,7 @@ class SingleRemovals(OneScore):
         row = int(rows[0])
         if self._trains_by_products:
             work, point = self.refinement(row)
-            if work.product_steps(point) is not None:
+            if work.step_by_products(point) is not None:
                 return work.found
         if self.has_wide() and np.isfinite(self.run.factors[row]):
             found = self.wide.refine_one(row, lambda *ends: self.finished(row, *ends))
@@ -378,7 +378,7 @@ class SingleRemovals(OneScore):
         if on_pieces is not None and work.newton(on_pieces) is not None:
             return work.found
         near = self._candidate(row)
-        if near is None or work.local_steps(approach(work.problem, near)[0], dual=False) is None:
+        if near is None or work.step_locally(approach(work.problem, near)[0], dual=False) is None:
             work.newton(point)
         return work.found
 
@@ -401,7 +401,7 @@ class SingleRemovals(OneScore):
             return None
         kept = family.candidates[row]
         assert kept.dual is not None
-        return replace(kept, dual=duality.feasible_dual(problem, kept.dual))
+        return replace(kept, dual=duality.make_feasible_dual(problem, kept.dual))
 
 
 CARRY = Step(
@@ -474,7 +474,7 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             "newton",
             "wide data and a self-concordant loss, or a smooth one without an intercept; one factor and inverse over the rows",
             SingleRemovals.has_wide,
-            ungrouped,
+            split_open_rows,
             SingleRemovals.wide_newton,
             price=2,
             tightens=True,
@@ -484,7 +484,7 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             "refine",
             "the same; products of the size of the rows for each step",
             SingleRemovals.has_wide_steps,
-            ungrouped,
+            split_open_rows,
             SingleRemovals.wide_steps,
             price=2,
             tightens=True,

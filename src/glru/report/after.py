@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from glru.after import After
 from glru.bounds import ScoreBounds, predicted
-from glru.display.after import verdicts_of
+from glru.display.after import find_verdicts
 from glru.linalg import Array
 from glru.losses import Logistic
 from glru.report.classes import confusion_table, least_certain_table
@@ -54,7 +54,7 @@ def after_page(
         What came or went, in words.
     """
     n_queries, classification = bounds.n_rows, out.solution.problem.loss.task == "classification"
-    verdicts = verdicts_of(bounds, old_scores) if classification else np.ones(n_queries, dtype=np.int8)
+    verdicts = find_verdicts(bounds, old_scores) if classification else np.ones(n_queries, dtype=np.int8)
     tally = [int(np.sum(verdicts == verdict)) for verdict in KINDS]
     summary = [
         f"This is what is proven about the model of {data_name} retrained on the changed data, {format_count(out.problem.n_rows, 'row')} and "

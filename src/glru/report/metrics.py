@@ -26,7 +26,7 @@ def name_metric(name: str) -> str:
     return NAMES.get(name, name.replace("_", " "))
 
 
-def metrics_of(result: LOOCVResult) -> dict[str, Interval]:
+def list_metrics(result: LOOCVResult) -> dict[str, Interval]:
     """Certified intervals of the metrics of the held-out scores, by name; sensitivity is that of the class +1."""
     if result.classes is None:
         names = ["squared_error", "absolute_error", "r2"]

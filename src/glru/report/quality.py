@@ -8,7 +8,7 @@ from scipy.special import expit
 from glru.linalg import Array
 from glru.model_selection import LOOCVResult
 from glru.report.format import format_count, format_interval
-from glru.report.metrics import constant_errors, describe_metric, metrics_of, name_metric, sampling_interval
+from glru.report.metrics import constant_errors, describe_metric, list_metrics, name_metric, sampling_interval
 from glru.report.page import Cell, Section, table
 from glru.report.svg import Axis, Mark, draw_band, draw_intervals
 
@@ -26,7 +26,7 @@ def metrics_section(result: LOOCVResult, classes: tuple[str, str] | None) -> Sec
     """All metrics, with the errors of the constant prediction and sampling intervals."""
     rows: list[list[Cell]] = [
         [name_metric(name), format_interval(*ends), describe_metric(result, name, classes)]
-        for name, ends in metrics_of(result).items()
+        for name, ends in list_metrics(result).items()
     ]
     if result.classes is not None:
         n_rows = result.y.size

@@ -1,7 +1,7 @@
 """Where rows come from: memory (one block), memory maps, Parquet files and dask, with ``map`` and ``sum`` over their blocks."""
 
 from glru.rows.block import Block
-from glru.rows.passes import Absent, Blocks, Located, Memory, Rows, Totals, Traffic, read_rows, totals_of_blocks
+from glru.rows.passes import Absent, Blocks, Located, Memory, Rows, Totals, Traffic, read_rows, sum_totals
 from glru.rows.sources import BLOCK_BYTES, is_out_of_memory
 from glru.rows.summary import MAX_CLASSES, MAX_COLUMNS, LabelCounts, Max, Sample, WeightSummary, weigh
 
@@ -23,6 +23,6 @@ __all__ = [
     "WeightSummary",
     "is_out_of_memory",
     "read_rows",
-    "totals_of_blocks",
+    "sum_totals",
     "weigh",
 ]

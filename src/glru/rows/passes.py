@@ -304,7 +304,7 @@ class Totals:
         )
 
 
-def totals_of_blocks(
+def sum_totals(
     rows: Blocks, loss: Loss, penalty: Penalty, fit_intercept: bool, scaling: str, total_weight: float
 ) -> Totals:
     """The totals of rows in blocks, from the first pass over them."""

@@ -175,12 +175,12 @@ def _open_map(X: np.memmap[Any, Any], lengths: Sequence[int]) -> tuple[Any, ...]
 
 def _parquet(path: Path, y: Any, sample_weight: Any, block_bytes: int) -> Sources:
     pl = require("polars", "cli", "reading Parquet files")
-    files = [path] if path.is_file() else _data_files(path)
+    files = [path] if path.is_file() else _list_data_files(path)
     if not files:
         raise ValueError(f"X must be a Parquet file or a directory of them (*.parquet); found none at {str(path)!r}.")
-    names = _names_of(files[0])
+    names = _read_names(files[0])
     for file in files[1:]:
-        other = _names_of(file)
+        other = _read_names(file)
         if other != names:
             raise ValueError(f"all Parquet files must have the same columns; {file.name} has {other}, not {names}.")
     features = _find_features(names, y, sample_weight)
@@ -204,7 +204,7 @@ def _parquet(path: Path, y: Any, sample_weight: Any, block_bytes: int) -> Source
     return Sources(X, parts(y, "y"), weight, features, inputs)
 
 
-def _data_files(folder: Path) -> list[Path]:
+def _list_data_files(folder: Path) -> list[Path]:
     """The Parquet files in a folder and its subfolders, without hidden ones; ``_name=value`` is a part of the data."""
     found = []
     for file in sorted(folder.rglob("*.parquet")):
@@ -215,7 +215,7 @@ def _data_files(folder: Path) -> list[Path]:
     return found
 
 
-def _names_of(file: Path) -> tuple[str, ...]:
+def _read_names(file: Path) -> tuple[str, ...]:
     """The columns of a Parquet file."""
     pl = require("polars", "cli", "reading Parquet files")
     with _name_files(file):

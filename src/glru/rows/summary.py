@@ -211,7 +211,7 @@ def weigh(block: Block, task: Task | None) -> WeightSummary:
     used = weight > 0.0
     counts: dict[Any, int] = {}
     if task == "classification":
-        classes = _inputs.classes_of(block.y)[:MAX_CLASSES].tolist()
+        classes = _inputs.find_classes(block.y)[:MAX_CLASSES].tolist()
         counts = {kind: int(np.sum(used[block.y == kind])) for kind in classes}
     return WeightSummary(
         total=sum_weights(weight),
@@ -229,7 +229,7 @@ def check_block(block: Block, task: Task) -> NDArray[Any]:
         weight = _inputs.as_finite_vector(block.weight, "sample_weight", block.start)
         _inputs.require_non_negative(weight, block.start)
     if task == "classification":
-        return _inputs.classes_of(block.y, block.start)
+        return _inputs.find_classes(block.y, block.start)
     return _inputs.as_finite_vector(block.y, "y", block.start)
 
 

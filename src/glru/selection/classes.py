@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from glru._budget import Budget
 from glru.bounds import Bounds, intersect
 from glru.linalg import Array, Matrix, gamma
-from glru.problem import Point, Problem, not_in_memory
+from glru.problem import Point, Problem, make_memory_error
 from glru.refine import LOCAL_STEPS, class_ellipsoids
-from glru.regions.classes import ClassEllipsoid, has_classes, scores_with_errors
+from glru.regions.classes import ClassEllipsoid, compute_scores_with_errors, has_classes
 from glru.selection.contest import Contest, Goal
 from glru.selection.criteria import Criterion
-from glru.selection.judge import ROUGH, Judge, Screened, Value, same_columns
+from glru.selection.judge import ROUGH, Judge, Screened, Value, label_equal_columns
 from glru.selection.moves import Columns, Model, Move
 
 
@@ -54,7 +54,7 @@ class ClassRows:
 
     def sum_at(self, point: Point, chosen: Columns) -> float:
         """The sum of a model as it is; a lead within its rounding error of zero counts as an error."""
-        scores, errors = scores_with_errors(self.select(chosen), point, self.whole.fit_intercept)
+        scores, errors = compute_scores_with_errors(self.select(chosen), point, self.whole.fit_intercept)
         leads = scores[np.arange(self.y.size), self.y][:, None] - scores
         off = 2.0 * errors[:, None]
         return self.sum_bounds((leads - off, leads + off), chosen)[1]
@@ -216,7 +216,7 @@ class ClassJudge(Judge):
         return problem, Point(near.coef[:, kept], near.intercept, point.dual)
 
     def find_ties(self, moves: Sequence[Move], budget: Budget) -> list[int]:
-        return same_columns(moves, [self.model.whole.matrix, self.rows.X], self.model.whole.penalty)
+        return label_equal_columns(moves, [self.model.whole.matrix, self.rows.X], self.model.whole.penalty)
 
 
 def require_judge(problem: Problem, method: str) -> None:
@@ -224,7 +224,7 @@ def require_judge(problem: Problem, method: str) -> None:
     if method not in ("certified", "naive"):
         raise ValueError(f"{problem.loss!r} has method='certified' or 'naive'; got {method!r}.")
     if not problem.in_memory:
-        raise not_in_memory(problem, f"stepwise with {problem.loss!r}")
+        raise make_memory_error(problem, f"stepwise with {problem.loss!r}")
     if method == "certified" and not has_classes(problem):
         raise ValueError(
             f"stepwise with {problem.loss!r} forms a Hessian over classes and columns, of at most {problem.largest} unknowns; got "

@@ -54,7 +54,7 @@ class Contest:
         may_win &= (before > self.lower.min() + self.resolution) & (before > self.lower)
         return may_win
 
-    def next_open(self, seen: Collection[int] = ()) -> int | None:
+    def choose_next(self, seen: Collection[int] = ()) -> int | None:
         """The candidate to look at next: of those that may still win and were not ``seen``, the one that may be best."""
         may_win = self.may_win
         may_win[list(seen)] = False
@@ -79,7 +79,7 @@ class Contest:
         self.upper[places] = np.maximum(np.minimum(self.upper[places], upper), self.lower[places])
 
     def without_ties(self, labels: Sequence[int]) -> "Contest":
-        """The contest in which candidates of the same label, whose values are equal, stand back behind the first of them."""
+        """The contest in which candidates of the same label, whose values are equal, come after the first of them."""
         lower, upper = self.lower.copy(), self.upper.copy()
         found, counts = np.unique(labels, return_counts=True)
         for label in found[counts > 1]:
@@ -147,9 +147,9 @@ def decide(
     again: set[int] = set()
     trial = contest
     while (winner := trial.winner) is None:
-        place = trial.next_open(guesses)
+        place = trial.choose_next(guesses)
         if place is None:
-            place = trial.next_open(again)
+            place = trial.choose_next(again)
             again.update(() if place is None else (place,))
         if place is not None:
             lower, upper, guesses[place] = look(place)
@@ -166,7 +166,7 @@ def _guess(contest: Contest, guesses: dict[int, float]) -> tuple[int, int]:
     """The winner where every candidate that may win was looked at, and the number of guesses it took."""
     trial, n_guessed = Contest(contest.lower, contest.upper, contest.resolution), 0
     while (winner := trial.winner) is None:
-        place = trial.next_open()
+        place = trial.choose_next()
         if place is None:
             # All that may win are known; of those within the resolution of the least, the first. Where the least may be
             # that of a candidate that cannot win itself and is not known, its place is a guess too.

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import gammaln, xlogy
 
 from glru.bounds import errors, half_deviances, log_losses, margins, residuals
-from glru.linalg import FEW, TINY, UNIT, Array, arrays_of, gamma, namespace, to_host
+from glru.linalg import FEW, TINY, UNIT, Array, gamma, get_arrays, namespace, to_host
 from glru.losses import Binomial, Logistic, Loss, NegativeBinomial, Poisson, Squared, WithOffset
 from glru.losses.base import where_true
 from glru.problem import Problem
@@ -98,7 +98,7 @@ class Criterion:
 
     def sum_bounds(self, y: Array, lower: Any, upper: Any, weights: Array | None = None) -> tuple[Array, Array]:
         """Bounds of the sum over the rows (the first axis), the rounding of the summation included."""
-        arrays = arrays_of(lower)
+        arrays = get_arrays(lower)
         return self.add_terms(*self.terms(arrays.put(y), lower, upper), weights)
 
     def add_terms(self, least: Any, most: Any, weights: Array | None = None) -> tuple[Array, Array]:
@@ -108,7 +108,7 @@ class Criterion:
         exact = self.counts and (weights is None or bool(np.all(weights == np.rint(weights))))
         error = 0.0 if exact else gamma(least.shape[0] + 4)
         if weights is not None:
-            factors = arrays_of(least).put(weights.reshape((-1,) + (1,) * (least.ndim - 1)))
+            factors = get_arrays(least).put(weights.reshape((-1,) + (1,) * (least.ndim - 1)))
             # Rows without a weight have no part in the sum, whatever is known of them.
             least, most = xp.where(factors > 0.0, factors * least, 0.0), xp.where(factors > 0.0, factors * most, 0.0)
         return lower_end(to_host(xp.sum(least, axis=0)) * (1.0 - error)), to_host(xp.sum(most, axis=0)) * (1.0 + error)
@@ -245,13 +245,13 @@ def _information(name: str, problem: Problem) -> Criterion:
     price = INFORMATION[name](total)
     if loss.link != "identity":
         terms = partial(_half_deviances, problem.loss)
-        return Criterion(name, "regression", terms, 1e-9, False, price, total, _saturated(problem, loss))
+        return Criterion(name, "regression", terms, 1e-9, False, price, total, _bound_saturated(problem, loss))
     if isinstance(loss, Logistic):
         return replace(CRITERIA["log_loss"], name=name, price=price, total=total, constant=(0.0, 0.0))
     return replace(CRITERIA["squared_error"], name=name, price=price, total=total)
 
 
-def _saturated(problem: Problem, loss: Loss) -> tuple[float, float]:
+def _bound_saturated(problem: Problem, loss: Loss) -> tuple[float, float]:
     r"""Bounds of :math:`-2 \log L` of the model whose means are the targets, weights counted as repeated rows or as trials."""
     used = problem.sample_weight > 0.0
     y, weight = problem.targets[used], problem.sample_weight[used]

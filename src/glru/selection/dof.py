@@ -51,7 +51,7 @@ def count_parameters(problem: Problem, chosen: Columns) -> tuple[int, int]:
     return n_free, chosen.size + problem.fit_intercept
 
 
-def freedom_at(problem: Problem, scores: Array) -> Freedom:
+def count_freedom(problem: Problem, scores: Array) -> Freedom:
     """The degrees of freedom of the model of a problem's columns, with curvatures at some scores."""
     penalised = problem.quadratic > 0.0
     n_free, most = count_parameters(problem, np.arange(problem.n_columns))

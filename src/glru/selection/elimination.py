@@ -12,7 +12,7 @@ from glru.bounds import Bounds, intersect, unbounded
 from glru.linalg import Array, Matrix
 from glru.problem import Point, Problem
 from glru.refine import newton_ellipsoids
-from glru.regions import regions_of
+from glru.regions import list_regions
 from glru.regions.gap import Region, centers
 from glru.regions.local import has_local
 from glru.selection.criteria import Criterion
@@ -105,7 +105,7 @@ class Narrowed:
             if share < 1.0:
                 solution = train(problem, tol=share * model.tol, start=solution, budget=model.budget)
                 self.point = solution.point
-            for region in regions_of(solution.certificate, problem.fit_intercept):
+            for region in list_regions(solution.certificate, problem.fit_intercept):
                 self._take(region)
             model.budget.check()
             if self._is_decided():

@@ -17,7 +17,7 @@ from glru.selection.contest import Contest, Goal
 from glru.selection.criteria import Criterion, find_criterion
 from glru.selection.judge import ROUGH, Judge
 from glru.selection.moves import Move
-from glru.selection.search import Settings, make_judge, movable_groups, start_of
+from glru.selection.search import Settings, list_movable_groups, make_judge, start_of
 
 MOST_PRINTED = 10
 """Features that are printed."""
@@ -144,7 +144,7 @@ def measure_importance(problem: Any, X_val: Any, y_val: Any, settings: Settings)
     """Bound the criterion without each feature; see :func:`glru.feature_importance`."""
     problem, near, X_val = start_of(problem, X_val, y_val, settings)
     criterion, budget = find_criterion(settings.criterion, problem), Budget(settings.max_seconds)
-    groups = [tuple(group.tolist()) for group in movable_groups(problem, settings)]
+    groups = [tuple(group.tolist()) for group in list_movable_groups(problem, settings)]
     if not groups:
         raise ValueError("there is no feature to leave out: keep names all of them.")
     moves = [Move(columns, add=False) for columns in groups]

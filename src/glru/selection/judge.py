@@ -21,7 +21,7 @@ from glru.regions import EVERY, PAPER
 from glru.regions.gap import centers
 from glru.selection.contest import Contest, Goal
 from glru.selection.criteria import Criterion, lower_end
-from glru.selection.dof import Freedom, bounds_nearby, count_parameters, freedom_at
+from glru.selection.dof import Freedom, bounds_nearby, count_freedom, count_parameters
 from glru.selection.moves import Carried, ColumnFamilies, Columns, Model, Move, MoveList, Screening, SummedHessian
 from glru.updates.columns import FoldColumns, FoldData, Tangent
 
@@ -131,7 +131,7 @@ class ValidationRows:
             return np.full(self.y.size, chosen.size == 0 and self._is_balanced)
         return np.asarray(~self._filled.take(chosen, axis=1).any(axis=1))
 
-    def zeros_after(self, chosen: Columns, moves: MoveList) -> Zeros:
+    def find_zeros_after(self, chosen: Columns, moves: MoveList) -> Zeros:
         """The rows whose score is exactly zero after each move from some columns, of shape (n_rows, n_moves)."""
         found = np.zeros((self.y.size, len(moves)), dtype=bool)
         if self.whole.fit_intercept:
@@ -194,7 +194,7 @@ class JudgedColumns:
             return least, largest
         for _ in range(2):
             if self._freedom is None:
-                self._freedom = freedom_at(rows.whole.select_columns(self.chosen), 0.5 * (lower + upper))
+                self._freedom = count_freedom(rows.whole.select_columns(self.chosen), 0.5 * (lower + upper))
             dof = bounds_nearby(rows.whole, self._freedom, counts, (0, 0), lower, upper)
             ends = criterion.complete(low, high, dof)
             least, largest = max(least, float(ends[0])), min(largest, float(ends[1]))
@@ -249,7 +249,7 @@ class ValidationJudge(Judge):
     @cached_property
     def freedom(self) -> Freedom:
         """The degrees of freedom near the present model."""
-        return freedom_at(self.model.problem, self.model.solution.scores)
+        return count_freedom(self.model.problem, self.model.solution.scores)
 
     def screen(self, moves: Sequence[Move], budget: Budget, contest: Contest | None = None) -> Screened:
         if contest is None:
@@ -330,7 +330,7 @@ class ValidationJudge(Judge):
         whole = self.model.whole
         if not whole.in_memory or whole.matrix.only_products:
             return super().find_ties(moves, budget)
-        labels = same_columns(moves, [whole.matrix, self.rows.X], whole.penalty)
+        labels = label_equal_columns(moves, [whole.matrix, self.rows.X], whole.penalty)
         for k, move in enumerate(moves):
             budget.check()
             labels[k] = 0 if self.model.leaves_all_scores(move) else labels[k]
@@ -358,7 +358,7 @@ class Pending:
         least = judge.rows.criterion.least
         self.lower, self.upper = np.full(len(moves), least), np.full(len(moves), np.inf)
         self.certain = np.zeros(len(moves))
-        self.zeros = judge.rows.zeros_after(judge.model.chosen, moves)
+        self.zeros = judge.rows.find_zeros_after(judge.model.chosen, moves)
         self._parameters = self._count_parameters(moves) if judge.rows.criterion.price is not None else None
 
     def _count_parameters(self, moves: MoveList) -> tuple[Columns, Columns, Columns]:
@@ -430,11 +430,11 @@ class Pending:
 
     def open_places(self) -> Columns:
         """The moves that may still be the best and are not known well enough, the most promising first."""
-        wide = self.upper - self.lower > self._enough(self.upper)
+        wide = self.upper - self.lower > self._is_enough(self.upper)
         open_ones = np.flatnonzero(self.contest.may_win[self.offset :] & wide)
         return open_ones[np.argsort(self.lower[open_ones], kind="stable")]
 
-    def _enough(self, value: Array) -> Array | float:
+    def _is_enough(self, value: Array) -> Array | float:
         """Values near this one are known well enough up to this; to a few digits, where nobody is to win."""
         precision = self.judge.precision
         if np.isinf(self.contest.resolution):
@@ -443,7 +443,7 @@ class Pending:
             return np.fmax(precision, rough * np.where(np.isfinite(value), scale, 0.0))
         return precision
 
-    def best_place(self) -> Columns:
+    def find_best_place(self) -> Columns:
         """The move that is best, as far as is known, unless its value is known well enough."""
         best = int(self.contest.upper[self.offset :].argmin())
         low, high = self.lower[best], self.upper[best]
@@ -459,7 +459,7 @@ class Pending:
             lower, upper = (np.where(zeros[:, None], 0.0, to_host(ends)) for ends in (lower, upper))
         low, high = rows.criterion.sum_bounds(rows.y[:, None], lower, upper, rows.weights)
         low, high = self._complete(places, (low, high), lower, upper)
-        known = high - low <= self._enough(high)
+        known = high - low <= self._is_enough(high)
         low, high = self._whole(places, low, high)
         least = min(float(self.contest.upper.min()), float(high.min(initial=np.inf)))
         known |= low > least + self.contest.resolution
@@ -468,7 +468,7 @@ class Pending:
         return known
 
 
-def same_columns(moves: Sequence[Move], matrices: Sequence[Matrix], penalty: Penalty) -> list[int]:
+def label_equal_columns(moves: Sequence[Move], matrices: Sequence[Matrix], penalty: Penalty) -> list[int]:
     """A label above 0 for each move, the same for moves of the same kind whose columns have the same entries."""
     contents: dict[int, tuple[bytes, ...]] = {}
     for column in (column for move in moves for column in move.columns):

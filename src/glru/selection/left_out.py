@@ -15,7 +15,7 @@ from glru.model_selection.loocv import leave_one_out, require_rows
 from glru.problem import Point
 from glru.selection.contest import Contest, Goal
 from glru.selection.criteria import Criterion
-from glru.selection.judge import ROUGH, Judge, Screened, Value, same_columns
+from glru.selection.judge import ROUGH, Judge, Screened, Value, label_equal_columns
 from glru.selection.moves import Model, Move
 from glru.solution import Solution
 from glru.updates.carried_rows import factor_range
@@ -274,7 +274,7 @@ class LeaveOneOutJudge(Judge):
         whole = self.model.whole
         if whole.matrix.only_products:
             return super().find_ties(moves, budget)
-        return same_columns(moves, [whole.matrix], whole.penalty)
+        return label_equal_columns(moves, [whole.matrix], whole.penalty)
 
     def _value_of(self, solution: Solution, method: Literal["naive", "certified"], share: float | None = None) -> Value:
         """The value of a trained model, its sum known up to half a share of it: by default that of the criterion's resolution."""

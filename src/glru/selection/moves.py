@@ -14,19 +14,19 @@ from scipy.linalg import solve as solve_system
 from glru._budget import UNLIMITED, Budget
 from glru.bounds import Bounds
 from glru.certificate import certify
-from glru.duality import feasible_dual
+from glru.duality import make_feasible_dual
 from glru.linalg import Array, Matrix
 from glru.losses import Hinge
 from glru.problem import Point, Problem
-from glru.refine import AllDecided, certified_bounds, has_products
+from glru.refine import AllDecided, bound_by_certificate, has_products
 from glru.regions import DualBox, LocalEllipsoid
 from glru.solution import Solution
 from glru.solvers import train
 from glru.solvers.api import warn_if_short
-from glru.sums import Expansion, Floor, expand, expand_sets, whole_gradient, whole_hessian
-from glru.updates import newton_candidate
+from glru.sums import Expansion, Floor, assemble_gradient, assemble_hessian, expand, expand_sets
+from glru.updates import find_newton_candidate
 from glru.updates.carried_rows import has_carried
-from glru.updates.carry import new_coefficients
+from glru.updates.carry import compute_new_coefficients
 from glru.updates.columns import (
     Block,
     LocalColumns,
@@ -201,9 +201,9 @@ class Model:
         coef[..., self.chosen] = self.solution.coef
         if move.add and carried:
             correlations = self.whole.matrix.dense(changed).T @ (self.whole.weights * self.solution.dual)
-            coef[changed] = new_coefficients(self.whole.penalty.select(changed), correlations)
+            coef[changed] = compute_new_coefficients(self.whole.penalty.select(changed), correlations)
         # Newton steps with one score per class begin without a dual point.
-        dual = None if problem.loss.several else feasible_dual(problem, self.solution.dual)
+        dual = None if problem.loss.several else make_feasible_dual(problem, self.solution.dual)
         return problem, Point(coef[..., chosen], self.solution.intercept, dual)
 
     def pack_sets(self, columns: Columns) -> Array:
@@ -237,7 +237,7 @@ def _zero_columns(problem: Problem, point: Point) -> NDArray[np.bool_]:
     """Which coefficients are provably zero at the optimum, seen from a point near it; penalties of squares make none so."""
     if problem.penalty.smooth or isinstance(problem.loss, Hinge):
         return np.zeros(problem.n_columns, dtype=bool)
-    lower, upper = DualBox(newton_candidate(problem, point, 3), problem.fit_intercept).coef_bounds()
+    lower, upper = DualBox(find_newton_candidate(problem, point, 3), problem.fit_intercept).coef_bounds()
     return (lower == 0.0) & (upper == 0.0)
 
 
@@ -264,7 +264,7 @@ class Pending(Protocol):
         """The moves that may still be the best and are not known well enough, the most promising first."""
         ...
 
-    def best_place(self) -> Columns:
+    def find_best_place(self) -> Columns:
         """The move that is best, as far as is known, unless its value is known well enough."""
         ...
 
@@ -340,7 +340,7 @@ class ColumnFamilies(Screening):
             pending.budget.check()
             problem, point = self.model.trial(moves[k], carried=True)
             queries = self._select(moves[k].apply(self.model.chosen))
-            lower, upper = certified_bounds(certify(problem, point), queries)
+            lower, upper = bound_by_certificate(certify(problem, point), queries)
             pending.take(np.array([k]), lower[:, None], upper[:, None])
         stage = "newton" if self.method == "certified" and not alone.all() else "carry"
         yield stage
@@ -384,17 +384,17 @@ class ColumnFamilies(Screening):
 
     def present(self) -> Bounds | None:
         if self.is_carried:
-            return self._wide_family().present()
+            return self._make_wide_family().present()
         problem = self.model.problem
         if self.method != "certified" or self.model.chosen.size == 0:
             return None
         if not self._rows_are_few(False):
-            return self._local_family().present() if has_local_columns(problem) else None
+            return self._make_local_family().present() if has_local_columns(problem) else None
         if not has_wide_columns(problem) or (self._wide is None and has_products(problem)):
             return None
-        return self._wide_family().present()
+        return self._make_wide_family().present()
 
-    def _wide_family(self) -> WideColumns:
+    def _make_wide_family(self) -> WideColumns:
         if self._wide is None:
             model, solution = self.model, self.model.solution
             if has_products(model.problem):
@@ -462,7 +462,7 @@ class ColumnFamilies(Screening):
             pending.take(places, *self._wide.bounds(make, lam, 1.0 if add else -1.0, columns.size))
             return lambda: None
         elif not add and has_local_columns(problem):
-            local = self._local_family()
+            local = self._make_local_family()
             pending.take(places, *local.closed_form(own))
             return lambda: self._step_on(
                 places,
@@ -473,7 +473,7 @@ class ColumnFamilies(Screening):
 
     def _bound_wide(self, places: Columns, columns: Columns, add: bool, pending: Pending) -> Callable[[], None]:
         """Bound moves of single columns in the dimension of the rows: all by one step, then those that matter by more."""
-        family, sign = self._wide_family(), 1.0 if add else -1.0
+        family, sign = self._make_wide_family(), 1.0 if add else -1.0
         tangent = None if add or not family.usable else pending.tangent(family.query_scores)
         if tangent is None or self._screen is None or not self._bound_carried(places, columns, tangent, pending):
             whole, seen = self.model.whole, None
@@ -498,7 +498,7 @@ class ColumnFamilies(Screening):
 
     def _bound_carried(self, places: Columns, columns: Columns, tangent: Tangent, pending: Pending) -> bool:
         """Bound removals from what is carried from the last step; whether that leaves few enough open."""
-        family, screen = self._wide_family(), self._screen
+        family, screen = self._make_wide_family(), self._screen
         assert screen is not None
         pending.budget.check()
         pending.take_values(places, screen.bounds(family, columns, tangent))
@@ -554,7 +554,7 @@ class ColumnFamilies(Screening):
                 # The model after the move tells its own value.
                 return
             if not here.size:
-                here = own[pending.best_place()]
+                here = own[pending.find_best_place()]
                 here = here[here >= 0]
             if not here.size:
                 return
@@ -564,7 +564,7 @@ class ColumnFamilies(Screening):
             own[batch] = -1
             width = min(2 * width, max(FIRST_BATCH, self.model.whole.arrays.batch // self.model.whole.n_rows))
 
-    def _local_family(self) -> LocalColumns:
+    def _make_local_family(self) -> LocalColumns:
         self._local = self._local or LocalColumns(self.model.problem, self.model.near, self.queries)
         return self._local
 
@@ -628,7 +628,7 @@ class Carried:
         intercept = family.side.intercept(coef, float(family.base.free[-1]), -1.0) if whole.fit_intercept else 0.0
         share = np.divide(duals, whole.weights, out=np.zeros_like(duals), where=whole.weights > 0.0)
         problem = whole.select_columns(self.chosen)
-        return Point(coef, intercept, feasible_dual(problem, share))
+        return Point(coef, intercept, make_feasible_dual(problem, share))
 
 
 @final
@@ -649,7 +649,7 @@ class SummedHessian(Screening):
         for k in range(MOST_PASSES):
             places = pending.open_places() if k else np.arange(len(moves))
             if not places.size:
-                places = pending.best_place()
+                places = pending.find_best_place()
             if not places.size:
                 break
             self._pass(moves, places, pending)
@@ -715,5 +715,5 @@ class SummedHessian(Screening):
         point = Point(coef, near.intercept)
         here = self._expansion = expand(whole, point, Floor.of(whole.loss))
         assert here.hessian is not None
-        upper = whole_hessian(whole.totals, here.hessian)
-        return point, whole_gradient(whole.totals, point, here.gradient), np.triu(upper) + np.triu(upper, 1).T
+        upper = assemble_hessian(whole.totals, here.hessian)
+        return point, assemble_gradient(whole.totals, point, here.gradient), np.triu(upper) + np.triu(upper, 1).T

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from glru import _inputs
 from glru._budget import Budget, OutOfTime
 from glru.cascade import Report, reporter
-from glru.changes import column_positions, layout_of, matched_columns
+from glru.changes import locate_columns, match_columns, read_layout
 from glru.linalg import FEW, Array, Matrix, calm_blas, subtracts_exactly
 from glru.losses import WithOffset
 from glru.model_selection.checkpoint import Checkpoint, Steps
-from glru.model_selection.cross_validation import splits_in_memory
+from glru.model_selection.cross_validation import split_in_memory
 from glru.model_selection.splits import is_leave_one_out
-from glru.problem import Point, Problem, not_in_memory, require_problem
+from glru.problem import Point, Problem, make_memory_error, require_problem
 from glru.selection.classes import ClassJudge, ClassRows, require_judge
 from glru.selection.contest import Contest, Goal, decide
 from glru.selection.criteria import Criterion, find_criterion, weigh_folds
@@ -34,7 +34,7 @@ from glru.selection.judge import (
 from glru.selection.left_out import LeaveOneOutJudge
 from glru.selection.moves import Columns, Model, Move, MoveList
 from glru.selection.result import Step, StepwiseResult
-from glru.solution import Solution, exact_shifts
+from glru.solution import Solution, find_exact_shifts
 from glru.updates.columns import FoldData, has_fold_columns
 from glru.updates.local_rows import require_local
 
@@ -85,7 +85,7 @@ def start_of(problem: Any, X_val: Any, y_val: Any, settings: Settings) -> tuple[
     require_problem(problem)
     if problem.loss.several:
         require_judge(problem, settings.method)
-    shifts = exact_shifts(problem) if settings.method == "certified" and settings.folds is None else None
+    shifts = find_exact_shifts(problem) if settings.method == "certified" and settings.folds is None else None
     if shifts is None:
         return problem, start, X_val
     X = problem.matrix.dense()
@@ -108,7 +108,7 @@ def search(problem: Problem | Solution, X_val: Any, y_val: Any, settings: Settin
     usual = "error" if problem.loss.task == "classification" else None
     criterion = find_criterion(settings.criterion or usual, problem)
     if settings.checkpoint is not None and not problem.in_memory:
-        raise not_in_memory(problem, "checkpoint")
+        raise make_memory_error(problem, "checkpoint")
     if settings.cv is not None and settings.folds is None and problem.in_memory and is_leave_one_out(settings.cv):
         settings = replace(settings, cv=None)
     if settings.cv is not None and problem.in_memory:
@@ -116,7 +116,7 @@ def search(problem: Problem | Solution, X_val: Any, y_val: Any, settings: Settin
     if settings.fold_means and settings.folds is not None:
         sizes = [test.size for _, test in settings.folds]
         criterion = weigh_folds(criterion, sizes)[0] if len(set(sizes)) > 1 else criterion
-    moving = movable_groups(problem, settings)
+    moving = list_movable_groups(problem, settings)
     start = np.arange(problem.n_columns)
     if settings.direction == "forward":
         start = np.setdiff1d(start, np.concatenate([np.empty(0, dtype=np.intp), *moving]))
@@ -124,14 +124,14 @@ def search(problem: Problem | Solution, X_val: Any, y_val: Any, settings: Settin
         judge = make_judge(problem, near, start, X_val, y_val, criterion, settings, budget)
         walk = Walk(problem, judge, start, moving, criterion, settings, budget)
         if settings.checkpoint is not None:
-            walk.resume(Checkpoint(settings.checkpoint), _all_that_decides(problem, X_val, y_val, moving, settings))
+            walk.resume(Checkpoint(settings.checkpoint), _describe_search(problem, X_val, y_val, moving, settings))
             if walk.path:
                 walk.judge = make_judge(problem, None, walk.chosen, X_val, y_val, criterion, settings, budget)
         walk.run(report)
     return walk.result()
 
 
-def _all_that_decides(
+def _describe_search(
     problem: Problem, X_val: Any, y_val: Any, moving: list[Columns], settings: Settings
 ) -> tuple[Any, ...]:
     """All that decides a path, but for where it ends."""
@@ -176,10 +176,10 @@ class Walk:
         most = self.settings.max_steps
         for numbers, table in self.done[: None if most is None else most + 1]:
             if numbers.shape != (len(NUMBERS) + len(STAGES),) or len(table) != 1 + len(TABLE):
-                raise checkpoint.misfit()
+                raise checkpoint.make_misfit_error()
             known = dict(zip((*NUMBERS, *STAGES), numbers.tolist(), strict=True))
             if not all(known[name] >= 0.0 for name in ("n_open", *STAGES)):
-                raise checkpoint.misfit()
+                raise checkpoint.make_misfit_error()
             value = Value(known["lower"], known["upper"], "newton", known["guess"])
             if self.first.stage == "undetermined":
                 self.value = self.first = value
@@ -187,9 +187,9 @@ class Walk:
             moves, place = self._moves(), known["place"]
             kept = table[0].astype(np.intp)
             if len(moves) != known["n_moves"] or place not in range(-1, len(moves)) or np.any(kept != table[0]):
-                raise checkpoint.misfit()
+                raise checkpoint.make_misfit_error()
             if np.any((kept < 0) | (kept >= len(moves)) | (np.diff(kept, prepend=-1) <= 0)):
-                raise checkpoint.misfit()
+                raise checkpoint.make_misfit_error()
             move = None if place < 0 else moves[int(place)]
             counts = {stage: int(known[stage]) for stage in STAGES if known[stage] > 0.0}
             step = _make_step(self.problem, moves, kept, move, known, counts, table[1:])
@@ -509,7 +509,7 @@ def folds_of(problem: Problem, settings: Settings) -> list[tuple[Problem, NDArra
 
 def _split(problem: Problem, cv: Any) -> Iterator[tuple[Problem, NDArray[np.intp]]]:
     """The problems of all splits, in which only the train rows have weight, and their test rows."""
-    for train, test in splits_in_memory(problem, cv, None):
+    for train, test in split_in_memory(problem, cv, None):
         weight = np.zeros(problem.n_rows)
         np.add.at(weight, train, problem.sample_weight[train])
         yield problem.derive(sample_weight=weight), test
@@ -520,7 +520,7 @@ def validation_rows(problem: Problem, X_val: Any, y_val: Any) -> tuple[Matrix, A
     X, names = _inputs.as_matrix(X_val, "X_val")
     if X.shape[1] != problem.n_columns:
         raise ValueError(f"X_val must have the {problem.n_columns} columns of the problem; got {X.shape[1]}.")
-    X = matched_columns(X, names, problem.column_names)
+    X = match_columns(X, names, problem.column_names)
     X = problem.matrix.bring(X) if problem.in_memory else X
     if isinstance(problem.loss, WithOffset):
         raise ValueError("validation rows have no offsets, which the problem has. Use cv instead of X_val and y_val.")
@@ -542,22 +542,22 @@ def validation_rows(problem: Problem, X_val: Any, y_val: Any) -> tuple[Matrix, A
     return X, np.where(labels == problem.classes[1], 1.0, -1.0)
 
 
-def movable_groups(problem: Problem, settings: Settings) -> list[Columns]:
+def list_movable_groups(problem: Problem, settings: Settings) -> list[Columns]:
     """The groups of columns that leave and come together, in the order of their lowest column, without those that stay."""
-    groups = column_groups(problem, settings.groups)
+    groups = list_column_groups(problem, settings.groups)
     if not len(settings.keep):
         return groups
-    stays = np.isin(np.arange(problem.n_columns), column_positions(settings.keep, layout_of(problem)))
+    stays = np.isin(np.arange(problem.n_columns), locate_columns(settings.keep, read_layout(problem)))
     return [group for group in groups if not stays[group].any()]
 
 
-def column_groups(problem: Problem, groups: Sequence[Any] | None) -> list[Columns]:
+def list_column_groups(problem: Problem, groups: Sequence[Any] | None) -> list[Columns]:
     """The groups in the order of their lowest column; every column is in exactly one."""
     n_columns = problem.n_columns
     if groups is None:
         return list(np.arange(n_columns)[:, None])
     if len(groups) and all(isinstance(group, (list, np.ndarray)) for group in groups):
-        found = [np.sort(column_positions(group, layout_of(problem))) for group in groups]
+        found = [np.sort(locate_columns(group, read_layout(problem))) for group in groups]
         named = np.concatenate(found)
         if np.unique(named).size != named.size:
             raise ValueError("a column can be in one group only; some are in several.")

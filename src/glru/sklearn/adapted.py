@@ -91,9 +91,9 @@ class Adapted:
     def shifts(self) -> str | None:
         """Why leaving out a row changes more than that row; None if it does not."""
         if self.preprocessing is not None:
-            return f"the steps in front of the model ({self.preprocessing.described}) are fitted anew"
+            return f"the steps in front of the model ({self.preprocessing.described}) are refitted"
         if self.targets.balanced:
-            return "class_weight='balanced' weights every row anew"
+            return "class_weight='balanced' reweights every row"
         return None
 
     def with_names(self, names: tuple[str, ...]) -> "Adapted":
@@ -109,7 +109,7 @@ class Adapted:
         known = None if first.column_names is None else first.column_names[self.offset :]
         return rows_of(X, "rows", first.n_columns, known, self.objective.constant)
 
-    def changes_of(self, splits: Splits) -> ColumnChanges | None:
+    def find_changes(self, splits: Splits) -> ColumnChanges | None:
         """How fitting the steps to the train rows of each split changes the columns; None without preprocessing steps."""
         return None if self.preprocessing is None else self._follow(splits)
 
@@ -118,9 +118,9 @@ class Adapted:
 
         Steps in front of the model are fitted to the train rows: where what that changes of the columns of all rows is known, as
         a change of the penalty and of filled values, otherwise in the columns that those steps make. ``changes``: those of
-        :meth:`changes_of`, if they are known already.
+        :meth:`find_changes`, if they are known already.
         """
-        changes = self.changes_of(splits) if changes is None else changes
+        changes = self.find_changes(splits) if changes is None else changes
         for k, (train, test) in enumerate(splits):
             weights = [self.targets.weights(j, train) for j in range(len(self.problems))]
             if changes is None or not changes.alone[k]:
@@ -183,7 +183,7 @@ class Adapted:
 
     def _refits_of(self, k: int, columns: ColumnChanges | None) -> Refits:
         """What leaving out a row changes in the ``k``-th problem, given how it changes the columns."""
-        factors, groups = self.targets.factors_without(k) if self.targets.balanced else (None, None)
+        factors, groups = self.targets.compute_factors_without(k) if self.targets.balanced else (None, None)
         alone = np.zeros(self.targets.y.size, dtype=bool) if columns is None else columns.alone
         known = columns is not None and not alone.all()
         first = np.ones((alone.size, self.offset))
@@ -251,7 +251,7 @@ class Adapted:
         """The fitted coefficients of the estimator as points of the problems."""
         coef, intercept = self._read_coefficients(fitted)
         if self.targets.joint:
-            return (self._joint_point(coef, intercept),)
+            return (self._join_point(coef, intercept),)
         if coef.shape != (len(self.problems), self.problems[0].n_columns - self.offset):
             raise ValueError(
                 f"the estimator must have been fitted to this data: {len(self.problems)} model(s) of "
@@ -262,7 +262,7 @@ class Adapted:
             return tuple(Point(row) for row in np.hstack([column, coef]))
         return tuple(Point(row, float(b)) for row, b in zip(coef, intercept, strict=True))
 
-    def _joint_point(self, coef: Array, intercept: Array) -> Point:
+    def _join_point(self, coef: Array, intercept: Array) -> Point:
         """The coefficients of one problem of all classes, which sum to zero over these, as the optimum's do."""
         expected = (self.problems[0].n_scores, self.problems[0].n_columns)
         if coef.shape != expected:

@@ -21,9 +21,9 @@ from glru.changes import (
     RemoveRows,
     Repenalise,
     Reweight,
-    matched_columns,
+    locate_rows,
+    match_columns,
     prepend_constant,
-    row_positions,
 )
 from glru.sklearn.adapted import Adapted
 from glru.sklearn.objectives import penalty_of
@@ -70,7 +70,7 @@ def _(change: AddRows, adapted: Adapted, k: int) -> Change:
     if adapted.objective.constant is not None:
         known = None if names is None else names[adapted.offset :]
         named = known is not None and change.names is not None and len(known) == len(change.names)
-        matrix = matched_columns(change.matrix, change.names, known) if named else change.matrix
+        matrix = match_columns(change.matrix, change.names, known) if named else change.matrix
         X = prepend_constant(matrix, adapted.objective.constant)
     return AddRows(X, adapted.targets.values(k, y), adapted.targets.apply_class_weights(k, y, weight))
 
@@ -81,7 +81,7 @@ def _(change: Relabel, adapted: Adapted, k: int) -> Change:
     relabelled = Relabel(change.rows, adapted.targets.values(k, y))
     if adapted.targets.class_weight is None:
         return relabelled
-    rows = row_positions(change.rows, adapted.problems[0].n_rows)
+    rows = locate_rows(change.rows, adapted.problems[0].n_rows)
     return relabelled + Reweight(rows, adapted.targets.apply_class_weights(k, y, adapted.targets.sample_weight[rows]))
 
 
@@ -89,7 +89,7 @@ def _(change: Relabel, adapted: Adapted, k: int) -> Change:
 def _(change: Reweight, adapted: Adapted, k: int) -> Change:
     if adapted.targets.class_weight is None:
         return change
-    rows = row_positions(change.rows, adapted.problems[0].n_rows)
+    rows = locate_rows(change.rows, adapted.problems[0].n_rows)
     weight = change.new_weights(rows.size)
     return Reweight(rows, adapted.targets.apply_class_weights(k, adapted.targets.y[rows], weight))
 
@@ -129,7 +129,7 @@ def _columns(columns: Any, adapted: Adapted) -> Any:
     return places + adapted.offset
 
 
-def after_models(
+def change_models(
     adapted: Adapted,
     solutions: tuple[Solution, ...],
     change: Change,

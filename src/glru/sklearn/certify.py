@@ -7,22 +7,22 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._results import Shown, make_frame, or_missing
-from glru.bounds import ScoreBounds, from_queries
+from glru._results import Shown, make_frame, unmask_column
+from glru.bounds import ScoreBounds, convert_queries
 from glru.certificate import Certificate, ball_radius
 from glru.certificate import certify as certify_point
 from glru.changed import has_newton
 from glru.duality import primal_value
 from glru.linalg import Array
 from glru.problem import Point, Problem
-from glru.regions import Region, regions_of, score_bounds
+from glru.regions import Region, list_regions, score_bounds
 from glru.regions.classes import ClassEllipsoid
 from glru.sklearn.adapt import adapt
 from glru.sklearn.adapted import Adapted
 from glru.sklearn.objectives import find_chosen_model
-from glru.solution import dual_of, relative
+from glru.solution import find_dual, relative
 from glru.solvers import solve
-from glru.updates import MAX_STEPS, newton_candidate
+from glru.updates import MAX_STEPS, find_newton_candidate
 
 
 @final
@@ -93,7 +93,7 @@ class ModelCertificate(Shown):
         if self.adapted.targets.joint:
             better = self.better[0]
             region = ClassEllipsoid.at(better.problem, Point(better.coef, better.intercept))
-            return from_queries(*region.queries(rows, self.scores(X).argmax(axis=1)))
+            return convert_queries(*region.queries(rows, self.scores(X).argmax(axis=1)))
         bounds = []
         for pair in zip(self.fitted, self.better, strict=True):
             regions = [region for certificate in pair for region in _regions(certificate)]
@@ -134,7 +134,7 @@ class ModelCertificate(Shown):
             Queries.
         """
         bounds, classes = self.score_bounds(X), self.classes
-        columns = {} if classes is None else {"label": or_missing(bounds.labels(classes))}
+        columns = {} if classes is None else {"label": unmask_column(bounds.labels(classes))}
         return make_frame(columns | bounds.columns(classes))
 
     def plot(self, X: Any, ax: Any = None) -> Any:
@@ -177,9 +177,9 @@ def certify_estimator(estimator: Any, X: Any, y: Any, sample_weight: Any = None)
 
 def _certify_pair(problem: Problem, point: Point) -> tuple[Certificate, Certificate]:
     """The certificate of a point with the best dual point there is, and that of a better point."""
-    own = Point(point.coef, point.intercept, dual_of(problem, problem.scores(point.coef, point.intercept)))
+    own = Point(point.coef, point.intercept, find_dual(problem, problem.scores(point.coef, point.intercept)))
     if has_newton(problem) and not problem.loss.several:
-        better = newton_candidate(problem, own, MAX_STEPS)
+        better = find_newton_candidate(problem, own, MAX_STEPS)
     else:
         better = certify_point(problem, solve(problem, tol=1e-9, start=own).point)
     shared = Point(own.coef, own.intercept, better.point.dual)
@@ -188,4 +188,4 @@ def _certify_pair(problem: Problem, point: Point) -> tuple[Certificate, Certific
 
 
 def _regions(certificate: Certificate) -> list[Region]:
-    return list(regions_of(certificate, certificate.problem.fit_intercept))
+    return list(list_regions(certificate, certificate.problem.fit_intercept))

@@ -22,10 +22,10 @@ from glru.sklearn.columns import (
     Splits,
     Unfollowed,
     as_numbers,
+    count_columns,
+    find_largest,
     join,
-    largest_of,
     split_columns,
-    width_of,
 )
 from glru.sklearn.preprocessing import is_a
 
@@ -164,7 +164,7 @@ def _find_positions(given: Any, chosen: Any) -> NDArray[np.intp]:
             raise Unfollowed("columns are chosen by a range of names")
         names = list(given.columns)
         return np.array([names.index(name) for name in np.ravel(np.asarray(chosen, dtype=object))])
-    return np.arange(width_of(given))[np.atleast_1d(chosen) if not isinstance(chosen, slice) else chosen]
+    return np.arange(count_columns(given))[np.atleast_1d(chosen) if not isinstance(chosen, slice) else chosen]
 
 
 def _standard_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
@@ -211,7 +211,7 @@ def _scale_by_range(walk: Walk, columns: Columns, width: Array) -> Array:
 def _bound_squared_error(scale: Array, size: Array) -> Array:
     """The largest error of a squared scale in each column whose scale errs by a few roundings of numbers of some size."""
     error = OPERATIONS * UNIT * size
-    return largest_of(error * (2.0 * scale + error))
+    return find_largest(error * (2.0 * scale + error))
 
 
 def _bound_size(columns: Columns) -> Array:
@@ -246,7 +246,7 @@ def _min_max_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
             least, most = np.fmin(least, columns.fill0[0]), np.fmax(most, columns.fill0[0])
         same = (low == least) & (high == most)
         scale, shift = np.where(same, scale0, scale), np.where(same, shift0, shift)
-    error = _bound_squared_error(scale, _bound_size(columns) + np.abs(shift)) + 4.0 * largest_of(
+    error = _bound_squared_error(scale, _bound_size(columns) + np.abs(shift)) + 4.0 * find_largest(
         scale
     ) * columns.fill_error / (end - start)
     return columns.rescale(
@@ -269,7 +269,7 @@ def _max_abs_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
         farthest = np.max([np.abs(value - columns.shift) for value in columns.held_out], axis=0)
         walk.set_apart(farthest > width, "a row has a value out of the range of the others, which is clipped")
     shift_error = columns.moments[2] if columns.shift.shape[0] > 1 else 0.0
-    error = _bound_squared_error(scale, _bound_size(columns)) + 4.0 * largest_of(scale) * (
+    error = _bound_squared_error(scale, _bound_size(columns)) + 4.0 * find_largest(scale) * (
         columns.fill_error + shift_error
     )
     scale0 = columns.scale0 * step.scale_
@@ -291,7 +291,7 @@ def _robust_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
         scale = _scale_by_range(walk, columns, high - low) / adjust
         error = (
             _bound_squared_error(scale, _bound_size(columns) / adjust)
-            + 4.0 * largest_of(scale) * columns.fill_error / adjust
+            + 4.0 * find_largest(scale) * columns.fill_error / adjust
         )
         changes |= {"scale": scale, "scale0": columns.scale0 * step.scale_, "scale_error": error}
     return columns.rescale(walk.transform(step, columns.given), **changes)

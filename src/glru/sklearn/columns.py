@@ -209,7 +209,7 @@ class Columns:
         error = 4.0 * gamma(2 * depth + 8) * squares / n + 2.0 * fill_error * (np.abs(e) + np.abs(mean))
         size = np.abs(c).max(axis=0) + self._sums(np.abs(c)) + q * np.abs(e)
         mean_error = gamma(2 * depth + 8) * size / n + fill_error + UNIT * np.abs(centre + mean)
-        return centre + mean, variance, largest_of(mean_error), largest_of(error)
+        return centre + mean, variance, find_largest(mean_error), find_largest(error)
 
     @cached_property
     def _order(self) -> tuple[Array, NDArray[np.intp]]:
@@ -342,14 +342,14 @@ def split_columns(array: Array) -> Iterator[slice]:
     return (slice(begin, begin + width) for begin in range(0, array.shape[1], width))
 
 
-def largest_of(errors: Array) -> Array:
+def find_largest(errors: Array) -> Array:
     """The largest error in each column."""
     return np.nanmax(errors, axis=0, keepdims=True)
 
 
 def join(given: Any, blocks: list[Columns]) -> Columns:
     """Blocks of columns side by side."""
-    blocks = [block for block in blocks if block.values is not None or width_of(block.given)]
+    blocks = [block for block in blocks if block.values is not None or count_columns(block.given)]
     if all(block.values is None for block in blocks):
         return replace(blocks[0], given=given)
     blocks = [block.numbers() for block in blocks]
@@ -364,14 +364,14 @@ def join(given: Any, blocks: list[Columns]) -> Columns:
     )
 
 
-def width_of(given: Any) -> int:
+def count_columns(given: Any) -> int:
     """The number of columns of an array, a sparse matrix or a frame."""
     return given.shape[1] if len(given.shape) > 1 else 1
 
 
 def as_numbers(given: Any) -> Array | None:
     """Columns as float64 numbers, NaN where they are missing; None if some values are not numbers."""
-    if sp.issparse(given) and width_of(given) * count_rows(given) > MOST_ENTRIES:
+    if sp.issparse(given) and count_columns(given) * count_rows(given) > MOST_ENTRIES:
         raise Unfollowed("sparse data has too many entries to be followed, zeros included")
     try:
         if sp.issparse(given):

@@ -26,15 +26,15 @@ from glru.sklearn.held_out import (
     Split,
     add_train_rows,
     bound_held_out,
+    choose_default_aim,
+    choose_default_width,
     choose_width,
     decide_held_out,
     decides_by_sign,
-    default_aim,
-    default_width,
     list_splits,
     require_bounds,
 )
-from glru.sklearn.preprocessing import weight_name
+from glru.sklearn.preprocessing import name_weight
 from glru.sklearn.scoring import (
     ErrorScore,
     check_scorers,
@@ -71,7 +71,7 @@ def loocv_adapted(
         return _add_refits(replace(found, known_classes=adapted.classes), adapted)
     aim: Aim = "metrics" if width is None else None
     if width is None or isinstance(width, str):
-        widths_in_turn = [default_width(adapted), FINE * default_width(adapted)]
+        widths_in_turn = [choose_default_width(adapted), FINE * choose_default_width(adapted)]
     else:
         widths_in_turn = [width]
     for least in widths_in_turn:
@@ -243,7 +243,7 @@ def validate_splits(
             result["score_time"] = result["score_time"] + seconds
     if len(proven) < len(scorers):
         others = {name: scorer for name, scorer in scorers.items() if name not in proven}
-        weights = {} if sample_weight is None else {weight_name(estimator): np.asarray(sample_weight)}
+        weights = {} if sample_weight is None else {name_weight(estimator): np.asarray(sample_weight)}
         splits = splits or list_splits(adapted, cv, groups)
         values, fit_time, score_time = score_refits(
             estimator, X, y, others, splits, {**(params or {}), **weights}, error_score, progress
@@ -284,10 +284,10 @@ def _hold_out(
     tight: bool = False,
 ) -> HeldOut:
     """Held-out scores as tight as a method needs them; ``tight``: also as metrics of scores need them."""
-    aim = default_aim(adapted) if width is None else None
+    aim = choose_default_aim(adapted) if width is None else None
     if method == "predict" and adapted.classes is not None:
         return decide_held_out(adapted, cv, groups, width, tol, progress, aim if tight else None)
-    return bound_held_out(adapted, cv, groups, width or default_width(adapted), tol, progress, aim=aim)
+    return bound_held_out(adapted, cv, groups, width or choose_default_width(adapted), tol, progress, aim=aim)
 
 
 def _check_method(adapted: Adapted, method: str) -> None:

@@ -14,17 +14,17 @@ from glru._budget import UNLIMITED
 from glru._options import warn_caller
 from glru.bounds import Bounds, ScoreBounds, concatenate
 from glru.cascade import Report, reporter
-from glru.duality import missing_optimum
+from glru.duality import explain_missing_optimum
 from glru.linalg import Array, Matrix, calm_blas, outward, to_host
 from glru.model_selection.loocv import leave_one_out
 from glru.model_selection.splits import Rows, split_rows
 from glru.problem import Point, Problem
-from glru.refine import Closer, fold_bounds, grid_bounds, single_fold_bounds
+from glru.refine import Closer, bound_folds, bound_grid, bound_single_fold
 from glru.regions import has_local, has_support
 from glru.regions.classes import require_classes
 from glru.sklearn.adapted import Adapted, Fold
 from glru.sklearn.column_maps import ColumnChanges
-from glru.solution import Solution, solution_at
+from glru.solution import Solution, make_solution
 from glru.solvers import solve
 from glru.updates.folds import has_folds
 from glru.updates.refits import Refits, constant_loss, factor_radii
@@ -90,7 +90,7 @@ class HeldOut:
         # A label may be open though its score has bounds: then there is no split to look at.
         for number, fold in zip(open_folds, self.adapted.folds(splits) if splits else (), strict=True):
             for problem in fold.problems:
-                found = missing_optimum(problem)
+                found = explain_missing_optimum(problem)
                 if found is not None:
                     return f"in split {number} {found}"
         return "float64 does not bound their scores narrowly enough."
@@ -175,7 +175,7 @@ def decide_held_out(
     if isinstance(cv, Iterator):
         cv = list(cv)
     if width is None and not decides_by_sign(adapted):
-        width = default_width(adapted)
+        width = choose_default_width(adapted)
         found = bound_held_out(adapted, cv, groups, width, tol, progress, aim=aim)
         if found.bounds.decided.all():
             return found
@@ -188,13 +188,13 @@ def decides_by_sign(adapted: Adapted) -> bool:
     return len(adapted.problems) == 1 and not adapted.targets.numeric
 
 
-def default_width(adapted: Adapted) -> float:
+def choose_default_width(adapted: Adapted) -> float:
     """The default width; for a regression, relative to the spread of the targets."""
     spread = adapted.problems[0].score_scale if adapted.classes is None else 1.0
     return WIDTH * (spread or 1.0)
 
 
-def default_aim(adapted: Adapted) -> float:
+def choose_default_aim(adapted: Adapted) -> float:
     """The default width that scores are narrowed to where that is cheap: the estimator's own tolerance, or better."""
     tol = getattr(adapted.estimator, "tol", None)
     aim = max(min(AIM, float(tol) if tol else AIM), FINEST_AIM)
@@ -297,7 +297,7 @@ def _bound_folds(
 ) -> _Folds:
     """Bounds of all test rows' scores for every problem; splits that differ in weights and strengths only are worked on together."""
     pairs = add_train_rows(adapted, splits)
-    changes = adapted.changes_of(pairs)
+    changes = adapted.find_changes(pairs)
     folds = adapted.folds(pairs, changes)
     same: list[Fold] = []
     with reporter(progress) as report, calm_blas(adapted.problems[0].work):
@@ -365,7 +365,7 @@ def _bound_together(
     for k, problem in enumerate(adapted.problems):
         known = partial(solve, problem, tol=tol) if solutions is None else solutions[k]
         parts, mine = [], [fold.problems[k] for fold in folds]
-        for bounds, stage in fold_bounds(problem, mine, tests, known, width, aim=aim):
+        for bounds, stage in bound_folds(problem, mine, tests, known, width, aim=aim):
             parts.append(bounds)
             stages.append(stage)
             report(stage, len(stages), len(adapted.problems) * len(folds))
@@ -406,7 +406,7 @@ def bound_held_out_grid(
         for k in range(len(first.problems)):
             mine = [[fold.problems[k] for fold in folds] for folds in parts]
             tests = [test for _, test in splits]
-            for place, bounds, closer in grid_bounds([one.problems[k] for one in grid], mine, tests, width):
+            for place, bounds, closer in bound_grid([one.problems[k] for one in grid], mine, tests, width):
                 found[place].bounds.append(bounds)
                 found[place].closer.append(closer)
                 report("folds", len(found[place].bounds), len(splits) * len(first.problems))
@@ -476,7 +476,7 @@ def _bound_one_by_one(
         n_refits += not fold.aligned
         for k, (solution, problem) in enumerate(zip(known, fold.problems, strict=True)):
             near = solution if fold.aligned else make_start(solution, problem, np.concatenate(pairs[done]), tol)
-            bounds, stage = single_fold_bounds(problem, near.point, near, problem, fold.test, width, UNLIMITED, aim)
+            bounds, stage = bound_single_fold(problem, near.point, near, problem, fold.test, width, UNLIMITED, aim)
             parts[k].append(bounds)
             stages[k].append(stage)
             report(stage, done * len(known) + k + 1, len(known) * len(pairs))
@@ -510,7 +510,7 @@ def make_start(solution: Solution, problem: Problem, rows: Rows, tol: float) -> 
         if problem.fit_intercept
         else 0.0 * solution.intercept
     )
-    return solution_at(problem, Point(coef, intercept, solution.dual[rows]), 0, "stopped", solution.solver)
+    return make_solution(problem, Point(coef, intercept, solution.dual[rows]), 0, "stopped", solution.solver)
 
 
 def _compute_moments(matrix: Matrix, weight: Array) -> tuple[Array, Array]:

@@ -108,9 +108,9 @@ def objective_of(model: Any) -> Objective:
     package, name = kind.__module__.partition(".")[0], kind.__name__
     known = OBJECTIVES.get(name) if package in ("sklearn", "glru") else None
     if package == "sklearn" and name in CHOOSING:
-        raise _choosing_error(model)
+        raise _make_choosing_error(model)
     if package == "sklearn" and name == "HuberRegressor":
-        raise _huber_error(model)
+        raise _make_huber_error(model)
     if known is None:
         raise TypeError(
             f"the estimator must be one of {', '.join(OBJECTIVES)}, or one of them at the end of a Pipeline "
@@ -323,7 +323,7 @@ def _read_chosen(model: Any) -> dict[str, Any]:
     return {name: float(np.ravel(value)[0]) for name, value in found.items() if value is not None}
 
 
-def _choosing_error(model: Any) -> TypeError:
+def _make_choosing_error(model: Any) -> TypeError:
     name, places, ours = CHOOSING[type(model).__name__]
     chosen = _read_chosen(model)
     shown = ", ".join(f"{key}={chosen.get(key, '...')}" for key in places)
@@ -333,7 +333,7 @@ def _choosing_error(model: Any) -> TypeError:
     )
 
 
-def _huber_error(model: Any) -> TypeError:
+def _make_huber_error(model: Any) -> TypeError:
     scale = getattr(model, "scale_", None)
     delta, C, when = "model.epsilon * model.scale_", "1 / (model.alpha * model.scale_)", "With the scale of a fit, "
     if scale is not None and model.alpha > 0.0:

@@ -63,7 +63,7 @@ class Preprocessing:
         from sklearn.base import clone
 
         steps = clone(self.steps)
-        params = params_of(self.params, count_rows(self.X), train)
+        params = restrict_params(self.params, count_rows(self.X), train)
         made = steps.fit_transform(rows_of(self.X, train), rows_of(self.y, train), **params)
         known = _inputs.as_matrix(made, OUTPUT)[0]
         try:
@@ -126,7 +126,7 @@ def steps_of(pipeline: Any) -> tuple[Any, Any]:
     return front, last
 
 
-def weight_name(estimator: Any) -> str:
+def name_weight(estimator: Any) -> str:
     """The name of the sample weights in ``fit``: prefixed with the name of a pipeline's last step."""
     name = ""
     while is_a(estimator, "Pipeline"):
@@ -140,7 +140,7 @@ def split_params(estimator: Any, params: dict[str, Any]) -> tuple[Any, dict[str,
 
     ``params`` are in scikit-learn's spelling: the name of a step, two underscores, the name of its parameter.
     """
-    weights = weight_name(estimator)
+    weights = name_weight(estimator)
     step = weights.removesuffix("sample_weight")
     front = {key: value for key, value in params.items() if key != weights}
     for key in front:
@@ -150,7 +150,7 @@ def split_params(estimator: Any, params: dict[str, Any]) -> tuple[Any, dict[str,
     return params.get(weights), front
 
 
-def params_of(params: dict[str, Any], n_rows: int, rows: Rows) -> dict[str, Any]:
+def restrict_params(params: dict[str, Any], n_rows: int, rows: Rows) -> dict[str, Any]:
     """Parameters of ``fit`` for some rows: values with one entry per row are restricted to these rows."""
 
     def per_row(value: Any) -> bool:

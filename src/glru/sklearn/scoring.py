@@ -17,7 +17,7 @@ from glru.linalg import Array
 from glru.losses import Gamma, Loss, Tweedie
 from glru.model_selection.splits import Rows
 from glru.sklearn.held_out import HeldOut
-from glru.sklearn.preprocessing import count_rows, is_a, params_of, rows_of
+from glru.sklearn.preprocessing import count_rows, is_a, restrict_params, rows_of
 
 ErrorScore = float | Literal["raise"]
 """The score of a split whose scorer failed; "raise" to raise the error."""
@@ -203,7 +203,7 @@ def score_refits(
     with reporter(progress) as report:
         for done, (train, test) in enumerate(splits):
             begin = time.perf_counter()
-            options = params_of(params, count_rows(X), train)
+            options = restrict_params(params, count_rows(X), train)
             fitted = clone(estimator).fit(rows_of(X, train), rows_of(y, train), **options)
             middle = time.perf_counter()
             scores: dict[str, float] = {}

@@ -100,7 +100,7 @@ class Targets:
             factors = np.where(self.signs(k, y) > 0.0, factors, 1.0)
         return sample_weight * factors
 
-    def factors_without(self, k: int) -> tuple[Array, NDArray[np.intp]]:
+    def compute_factors_without(self, k: int) -> tuple[Array, NDArray[np.intp]]:
         """The factors of balanced weights in the ``k``-th problem when a row is left out, and the group of every row.
 
         One line of factors per row that leaves, one column per group of rows: the two sides of the problem, or the classes.
@@ -135,7 +135,7 @@ def targets_of(y: Any, n_rows: int, sample_weight: Any, objective: Objective, se
     raw = raw[:, 0] if raw.ndim == 2 and raw.shape[1] == 1 else raw
     if raw.shape != (n_rows,):
         raise ValueError(f"y must have one label per row of X, shape ({n_rows},); got shape {raw.shape}.")
-    classes = _inputs.classes_of(raw)
+    classes = _inputs.find_classes(raw)
     if classes.size < 2:
         raise ValueError(f"y must have at least two classes; got {classes.size}: {classes.tolist()}.")
     missing = classes[:0] if weight.all() else np.setdiff1d(classes, raw[weight > 0.0])

@@ -9,18 +9,18 @@ import numpy as np
 from glru import duality
 from glru._budget import UNLIMITED, Budget
 from glru._options import check_call, warn_caller
-from glru.duality import missing_optimum
+from glru.duality import explain_missing_optimum
 from glru.linalg import calm_blas
 from glru.losses import Hinge, Logistic, SmoothedHinge, SquaredHinge
-from glru.metric.columns import column_metric
-from glru.problem import Point, Problem, not_in_memory, require_problem
+from glru.metric.columns import make_column_metric
+from glru.problem import Point, Problem, make_memory_error, require_problem
 from glru.regions import LocalEllipsoid, has_local
 from glru.regions.class_sums import ClassSums
 from glru.regions.classes import ClassEllipsoid, require_classes
 from glru.rows import MAX_COLUMNS
-from glru.solution import Solution, relative, solution_at
+from glru.solution import Solution, make_solution, relative
 from glru.solvers.dual_cd import dual_cd
-from glru.solvers.hinges import box_of, interior_point, proximal_point
+from glru.solvers.hinges import find_box, interior_point, proximal_point
 from glru.solvers.multinomial import class_newton, class_newton_cg, class_newton_in_passes, direct_is_cheaper
 from glru.solvers.newton import Run, Stop, Until, has_sample, local_gap, newton, sample_of, uses_row_space, zero_point
 from glru.solvers.newton_cg import LARGE, newton_cg, newton_cg_in_passes
@@ -145,7 +145,7 @@ def _has_one_optimum(solution: Solution) -> bool:
     if solution.before is not None:
         # The Hessian before the last step is at hand.
         scores, hessian = solution.before
-        metric = column_metric(problem.totals, hessian)
+        metric = make_column_metric(problem.totals, hessian)
         if np.isfinite(LocalEllipsoid.in_metric(problem, solution.point, metric, scores).radius):
             return True
     return bool(np.isfinite(LocalEllipsoid.at(problem, solution.point).radius))
@@ -164,23 +164,24 @@ def train(
     """:func:`solve` without its warning, for callers that look at the gap themselves, and within a budget."""
     if not problem.in_memory:
         if until is not None:
-            raise not_in_memory(problem, "until, which is shown scores and dual variables of all rows,")
+            raise make_memory_error(problem, "until, which is shown scores and dual variables of all rows,")
         return _train_in_passes(problem, tol, solver, start, max_iter, budget)
     if problem.matrix.only_products:
         _require_smooth(problem, solver)
-    until = _within(until, budget)
+    until = _limit_until(until, budget)
     with calm_blas(problem.work):
         plan: Plan = choose(problem, start) if solver == "auto" else [(checked(problem, solver), np.inf)]
-        point = starting_point(problem, start)
+        point = choose_start(problem, start)
         cold = not point.coef.any() and point.dual is None
         if start is None and plan[0][0] in ("newton", "newton-cg"):
-            point = from_sample(problem)
+            point = start_from_sample(problem)
         solution = _follow(problem, plan, point, tol, until, max_iter)
         if _needs_more(solution, tol) and not cold and (max_iter is None or solution.n_iter < max_iter):
             # The start may be to blame, so that "stalled" is said only where a training from zero stalls too.
             left = None if max_iter is None else max_iter - solution.n_iter
-            solution = _better(
-                solution, _follow(problem, plan, zero_point(problem), tol, _continued(until, solution.n_iter), left)
+            solution = _choose_better(
+                solution,
+                _follow(problem, plan, zero_point(problem), tol, _continue_until(until, solution.n_iter), left),
             )
     return solution
 
@@ -196,18 +197,18 @@ def _follow(
         if problem.loss.several:
             run_solver = CLASS_SOLVERS[name]
         limit = default if max_iter is None else max_iter - n_iter
-        stop = Stop(tol, _continued(until, n_iter), limit, patience)
+        stop = Stop(tol, _continue_until(until, n_iter), limit, patience)
         run = run_solver(problem, point, stop)
         point, n_iter = run.point, n_iter + run.n_iter
         found = _finish(problem, run, tol, name)
-        best = found if best is None else _better(best, found)
+        best = found if best is None else _choose_better(best, found)
         # A solver's own gap comes from scores that it updates. Where the gap of fresh ones is larger, go on from these.
         while run.status == "converged" and not found.reached(tol) and n_iter != max_iter:
             limit = default if max_iter is None else max_iter - n_iter
-            run = run_solver(problem, found.point, Stop(tol, _continued(until, n_iter), limit))
+            run = run_solver(problem, found.point, Stop(tol, _continue_until(until, n_iter), limit))
             again, before = _finish(problem, run, tol, name), found.solver_gap
             point, n_iter = run.point, n_iter + run.n_iter
-            best, found = _better(best, again), again
+            best, found = _choose_better(best, again), again
             if not found.solver_gap < 0.5 * before:
                 break
         if not _needs_more(found, tol) or n_iter == max_iter:
@@ -226,7 +227,7 @@ def _needs_more(solution: Solution, tol: float) -> bool:
     return _is_short(solution) and not solution.reached(tol if tol > 0.0 else FAR)
 
 
-def _better(first: Solution, second: Solution) -> Solution:
+def _choose_better(first: Solution, second: Solution) -> Solution:
     """The one of two runs that was stopped or has the smaller gap, with the iterations of both."""
     chosen = second if second.status == "stopped" or second.solver_gap <= first.solver_gap else first
     return replace(chosen, n_iter=first.n_iter + second.n_iter)
@@ -284,7 +285,7 @@ def checked(problem: Problem, solver: str) -> str:
     loss = problem.loss
     if loss.several and solver not in CLASS_SOLVERS:
         raise ValueError(f"{loss!r} is trained by 'newton' or 'newton-cg'; got solver {solver!r}. Use 'auto'.")
-    if solver == "interior-point" and box_of(loss) is None:
+    if solver == "interior-point" and find_box(loss) is None:
         raise ValueError(f"solver 'interior-point' needs one of the hinge losses; got {loss!r}. Use 'auto'.")
     if solver == "dual-cd" and not isinstance(loss, Hinge | Logistic):
         raise ValueError(f"solver 'dual-cd' needs the hinge or the logistic loss; got {loss!r}. Use 'auto'.")
@@ -312,7 +313,7 @@ def _require_smooth(problem: Problem, solver: str) -> None:
         )
 
 
-def starting_point(problem: Problem, start: Solution | Point | None) -> Point:
+def choose_start(problem: Problem, start: Solution | Point | None) -> Point:
     """A valid start for the problem: the given one, or zero where the objective is lower."""
     if start is None:
         return zero_point(problem)
@@ -438,24 +439,24 @@ def _start_in_passes(problem: Problem, start: Solution | Point | None) -> Point:
         return Point(coef, np.broadcast_to(intercept, classes).copy() if classes else float(intercept))
     if start is not None:
         raise TypeError(f"start must be a solution or a glru.Point; got {type(start).__name__}.")
-    return from_sample(problem) if problem.n_columns <= MAX_COLUMNS else zero_point(problem)
+    return start_from_sample(problem) if problem.n_columns <= MAX_COLUMNS else zero_point(problem)
 
 
-def _within(until: Until | None, budget: Budget) -> Until | None:
+def _limit_until(until: Until | None, budget: Budget) -> Until | None:
     """``until``, which is also true once the budget is spent."""
     if budget.end is None:
         return until
     return lambda state: budget.spent or (until is not None and until(state))
 
 
-def _continued(until: Until | None, n_before: int) -> Until | None:
+def _continue_until(until: Until | None, n_before: int) -> Until | None:
     """``until`` for a solver that goes on after ``n_before`` iterations of another, from where that one was judged."""
     if until is None or n_before == 0:
         return until
     return lambda state: state.n_iter > 0 and until(replace(state, n_iter=n_before + state.n_iter))
 
 
-def from_sample(problem: Problem) -> Point:
+def start_from_sample(problem: Problem) -> Point:
     """The model of a sample of the rows, where the data is tall enough for one; otherwise zero."""
     sample = sample_of(problem)
     if sample is None:
@@ -477,10 +478,10 @@ def _finish(problem: Problem, run: Run, tol: float, name: str) -> Solution:
         if not problem.weights.all():
             slopes = problem.loss.gradient(problem.y, problem.scores(point.coef, point.intercept))
             dual = np.where((problem.weights > 0.0).reshape((-1,) + (1,) * (dual.ndim - 1)), dual, -slopes)
-        point = replace(point, dual=duality.feasible_dual(problem, dual))
+        point = replace(point, dual=duality.make_feasible_dual(problem, dual))
     # The Hessian is kept where a proof that there is one optimum needs it.
     before = run.before if problem.unpenalised.size else None
-    solution = replace(solution_at(problem, point, run.n_iter, run.status, name), before=before)
+    solution = replace(make_solution(problem, point, run.n_iter, run.status, name), before=before)
     reached = solution.reached(tol)
     if reached == (run.status == "converged") or run.status == "stopped":
         return solution
@@ -495,7 +496,7 @@ def _warn(solution: Solution, tol: float) -> None:
         if solution.status == "max_iter"
         else "float64 allowed no more progress: raise tol, scale the columns, or penalise or remove columns that nearly depend on others."
     )
-    reason = missing_optimum(solution.problem) if solution.problem.in_memory else None
+    reason = explain_missing_optimum(solution.problem) if solution.problem.in_memory else None
     if reason is not None:
         remedy = reason[0].upper() + reason[1:]
     warn_caller(

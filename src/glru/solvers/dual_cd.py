@@ -50,7 +50,7 @@ def dual_cd(problem: Problem, start: Point, stop: Stop) -> Run:
     # A state costs as much as a few passes: unless somebody asks for all of them, the rounds' own sums tell when to end.
     always = stop.until is not None or not logistic or start.dual is not None
     while True:
-        slow = n_iter >= stop.max_iter or _rounds_left(gaps, stop.target(value)) > stop.patience
+        slow = n_iter >= stop.max_iter or _count_rounds_left(gaps, stop.target(value)) > stop.patience
         here = point() if always or slow or (gaps and gaps[-1] <= stop.target(value)) else None
         if here is not None and always:
             state = state_at(problem, n_iter, here.coef, here.intercept, y * slopes)
@@ -84,7 +84,7 @@ def dual_cd(problem: Problem, start: Point, stop: Stop) -> Run:
         n_iter += 1
 
 
-def _rounds_left(gaps: list[float], target: float) -> float:
+def _count_rounds_left(gaps: list[float], target: float) -> float:
     """How many more rounds the gap needs at the rate of the last half of them; 0 while that is unknown."""
     if len(gaps) < FIRST_ROUNDS or gaps[-1] <= target:
         return 0.0

@@ -23,7 +23,7 @@ import numpy as np
 from glru.linalg import Array
 from glru.losses import Hinge, ProximalHinge, SmoothedHinge, SquaredHinge
 from glru.problem import Point, Problem
-from glru.solution import relative, solution_at
+from glru.solution import make_solution, relative
 from glru.solvers.newton import (
     ColumnSpace,
     RowSpace,
@@ -66,7 +66,7 @@ class _Box:
         return alpha * q + beta * (self.upper - q) if self.bounded else alpha * q
 
 
-def box_of(loss: object) -> _Box | None:
+def find_box(loss: object) -> _Box | None:
     """The box of a hinge loss; None for other losses."""
     if isinstance(loss, SquaredHinge):
         return _Box(0.5, np.inf)
@@ -81,7 +81,7 @@ def interior_point(problem: Problem, start: Point, stop: Stop) -> Run:
     A start that is good enough is returned as it is; otherwise the run begins at the centre of the box, whatever the start:
     a point on the boundary is the worst of all starts for a barrier.
     """
-    box = box_of(problem.loss)
+    box = find_box(problem.loss)
     assert box is not None
     dual = start.dual
     if dual is None:
@@ -107,7 +107,13 @@ def interior_point(problem: Problem, start: Point, stop: Stop) -> Run:
         dq = y * space.linear_dual(unknowns, gradient, curvature, step) - q
         dalpha = (mu - alpha * dq) / q - alpha
         dbeta = (mu + beta * dq) / slack - beta if box.bounded else np.zeros_like(q)
-        length = min(_longest(q, dq), _longest(alpha, dalpha), _longest(slack, -dq), _longest(beta, dbeta), 1.0)
+        length = min(
+            _find_longest_step(q, dq),
+            _find_longest_step(alpha, dalpha),
+            _find_longest_step(slack, -dq),
+            _find_longest_step(beta, dbeta),
+            1.0,
+        )
         if not np.isfinite(length) or not np.all(np.isfinite(step.move)):
             return end(best, "stalled", n_iter)
         n_short = n_short + 1 if length < SHORT_STEP else 0
@@ -131,7 +137,7 @@ def interior_point(problem: Problem, start: Point, stop: Stop) -> Run:
             return end(best, "stalled", n_iter)
 
 
-def _longest(values: Array, moves: Array) -> float:
+def _find_longest_step(values: Array, moves: Array) -> float:
     """How far along ``moves`` the positive ``values`` stay positive, and a little less."""
     falling = moves < 0.0
     return TO_BOUNDARY * float((values[falling] / -moves[falling]).min(initial=np.inf))
@@ -174,7 +180,7 @@ def proximal_point(problem: Problem, start: Point, stop: Stop) -> Run:
         smooth = problem.derive(loss=ProximalHinge(width, slopes))
         target = accuracy * min(1.0, relative(state.gap, state.primal_value))
         run = inner(smooth, point, Stop(max(target, 1e-15), None, 50))
-        solution = solution_at(smooth, run.point, run.n_iter, run.status, "")
+        solution = make_solution(smooth, run.point, run.n_iter, run.status, "")
         ahead = np.clip(problem.y * solution.dual, 0.0, 1.0)
         n_iter += 1
         state = state_at(problem, n_iter, solution.coef, solution.intercept, problem.y * ahead)

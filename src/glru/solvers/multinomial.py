@@ -16,10 +16,10 @@ import numpy as np
 
 from glru import duality
 from glru.linalg import UNIT, Array, gamma
-from glru.linalg.factor import cholesky_solve, robust_cholesky
+from glru.linalg.factor import robust_cholesky, solve_cholesky
 from glru.losses import Multinomial
 from glru.losses.multinomial import softmax
-from glru.metric.classes import class_hessian, strengths_of
+from glru.metric.classes import class_hessian, read_strengths
 from glru.penalties import L2
 from glru.problem import Point, Problem
 from glru.regions.class_sums import packed, sum_classes, unpacked
@@ -30,7 +30,7 @@ MOST_PRODUCTS = 400
 """Products with the Hessian in one step of conjugate gradients."""
 
 STALE = 12
-"""After this number of products in a step the blocks in front of the system are formed anew."""
+"""After this number of products in a step the blocks in front of the system are formed again."""
 
 BLOCK_ROWS = 40
 """The first blocks of dense data are those of this many rows per column: they cost little, and take about one product more in a step."""
@@ -89,12 +89,12 @@ def shared_blocks(problem: Problem, point: Point) -> Callable[[Array], Array]:
     if problem.n_columns > BLOCK_COLUMNS or not problem.matrix.stores_zeros:
         return _Products(problem).blocks(likely)
     factor = robust_cholesky(problem.hessian(problem.weights * (likely * (1.0 - likely)).mean(axis=1)))
-    return lambda vector: cholesky_solve(factor, np.asfortranarray(vector.T)).T
+    return lambda vector: solve_cholesky(factor, np.asfortranarray(vector.T)).T
 
 
 def class_newton_in_passes(problem: Problem, start: Point, stop: Stop) -> Run:
     """Newton steps over rows in blocks: a pass sums value, gradient and Hessian at a model, and the local certificate there proves its gap."""
-    strengths, fit_intercept = strengths_of(problem), problem.fit_intercept
+    strengths, fit_intercept = read_strengths(problem), problem.fit_intercept
     model = packed(start, fit_intercept)
     model = model - model.mean(axis=0)
     value, descent, length, step, run = np.inf, 0.0, 1.0, np.zeros_like(model), None
@@ -159,7 +159,7 @@ class _Direct:
 
     def direction(self, likely: Array, gradient: Array, accuracy: float) -> Array:
         hessian, _ = class_hessian(self.problem, likely)
-        found: Array = -cholesky_solve(robust_cholesky(hessian), gradient.ravel()).reshape(gradient.shape)
+        found: Array = -solve_cholesky(robust_cholesky(hessian), gradient.ravel()).reshape(gradient.shape)
         return found
 
 
@@ -169,7 +169,7 @@ class _Products:
 
     def __init__(self, problem: Problem, solve: Callable[[Array], Array] | None = None) -> None:
         self.problem, self.n_products, self.last, self.is_shared = problem, 0, np.inf, solve is not None
-        self.strengths = strengths_of(problem)
+        self.strengths = read_strengths(problem)
         self.solve = solve
 
     def direction(self, likely: Array, gradient: Array, accuracy: float) -> Array:
@@ -202,12 +202,12 @@ class _Products:
         n_blocks = 1 if same else likely.shape[1]
         factors = [robust_cholesky(problem.hessian(curvatures[:, k])) for k in range(n_blocks)]
         if same:
-            return lambda vector: cholesky_solve(factors[0], np.asfortranarray(vector.T)).T
-        return lambda vector: np.array([cholesky_solve(f, line) for f, line in zip(factors, vector, strict=True)])
+            return lambda vector: solve_cholesky(factors[0], np.asfortranarray(vector.T)).T
+        return lambda vector: np.array([solve_cholesky(f, line) for f, line in zip(factors, vector, strict=True)])
 
     def _product(self, likely: Array, vector: Array) -> Array:
         problem = self.problem
-        weighted = problem.weights[:, None] * _curved(likely, _scores(problem, vector))
+        weighted = problem.weights[:, None] * _apply_curvature(likely, _scores(problem, vector))
         return _gradient(problem, weighted) + self.strengths * vector
 
     def _conjugate_gradients(self, likely: Array, gradient: Array, accuracy: float) -> Array:
@@ -246,7 +246,7 @@ def _gradient(problem: Problem, weighted: Array) -> Array:
     return np.column_stack([gradient, weighted.sum(axis=0)]) if problem.fit_intercept else gradient
 
 
-def _curved(likely: Array, moves: Array) -> Array:
+def _apply_curvature(likely: Array, moves: Array) -> Array:
     """``h t`` of every row."""
     mean = np.einsum("ij,ij->i", likely, moves)
     return likely * (moves - mean[:, None])
@@ -254,7 +254,7 @@ def _curved(likely: Array, moves: Array) -> Array:
 
 def _run(problem: Problem, start: Point, stop: Stop, solver: "_Direct | _Products") -> Run:
     """Newton steps from a point until its gap is small enough."""
-    loss, strengths, weights = problem.loss, strengths_of(problem), problem.weights
+    loss, strengths, weights = problem.loss, read_strengths(problem), problem.weights
     assert isinstance(loss, Multinomial)
     rows = np.arange(problem.n_rows)
     model = packed(start, problem.fit_intercept)
@@ -293,7 +293,7 @@ def _run(problem: Problem, start: Point, stop: Stop, solver: "_Direct | _Product
         ):
             state = state or _state(problem, n_iter, value, model, scores, dual, slopes, stop)
             return end(state, stop.check(state) or "stalled", n_iter)
-        dual = -(slopes + _curved(likely, moves)) if length == 1.0 else None
+        dual = -(slopes + _apply_curvature(likely, moves)) if length == 1.0 else None
         model, n_iter = model + length * step, n_iter + 1
         scores, likely = scores + length * moves, ahead
         # Near the end a step of length 1 leaves a gap of the fourth order: its own decrement says when it is worth asking.
@@ -338,7 +338,7 @@ def _state(
     for candidate in (dual, -slopes):
         if candidate is None:
             continue
-        feasible = duality.feasible_dual(problem, candidate)
+        feasible = duality.make_feasible_dual(problem, candidate)
         gap = duality.gap(problem, point.coef, point.intercept, feasible).value
         gap = gap if np.isfinite(gap) else np.inf
         if best is None or gap < best[0]:

@@ -30,8 +30,8 @@ from glru.problem import Point, Problem
 from glru.regions.class_sums import ClassSums
 from glru.regions.local import LocalEllipsoid
 from glru.rows import Block, Blocks
-from glru.solution import Status, dual_of
-from glru.sums import Expansion, Floor, dual_gap, expand, objective_value, whole_gradient, whole_hessian
+from glru.solution import Status, find_dual
+from glru.sums import Expansion, Floor, assemble_gradient, assemble_hessian, dual_gap, expand, objective_value
 
 SMALL_STEP = 1e-4
 """A step over rows in blocks is taken where the objective falls by this share of what its slope promises."""
@@ -145,7 +145,7 @@ def end(state: State, status: Status, n_iter: int) -> Run:
 
 def state_at(problem: Problem, n_iter: int, coef: Array, intercept: float, dual: Array) -> State:
     """The state at a primal point and the feasible dual point nearest to ``dual``, from fresh products with X."""
-    dual = duality.feasible_dual(problem, dual)
+    dual = duality.make_feasible_dual(problem, dual)
     gap = duality.gap(problem, coef, intercept, dual)
     value = duality.primal_value(problem, coef, gap.scores)
     return State(n_iter, value, gap.value, gap.scores, dual, lambda: (coef, intercept))
@@ -226,10 +226,10 @@ def _mean_score(problem: Problem) -> float:
 
 def has_sample(problem: Problem) -> bool:
     """Whether a sample of the rows in memory can be much smaller than all of them and still large enough for the columns."""
-    return problem.n_rows >= 20_000 and problem.n_rows >= 5 * _fewest_sampled(problem)
+    return problem.n_rows >= 20_000 and problem.n_rows >= 5 * _count_fewest_sampled(problem)
 
 
-def _fewest_sampled(problem: Problem) -> int:
+def _count_fewest_sampled(problem: Problem) -> int:
     """Rows that a sample has at least; with one score per class a column has a coefficient less than there are classes."""
     return ROWS_PER_COLUMN * problem.n_columns * max(1, problem.n_scores - 1)
 
@@ -243,7 +243,7 @@ def sample_of(problem: Problem) -> Problem | None:
         return _sample_of_blocks(problem, problem.rows)
     if not has_sample(problem):
         return None
-    size = max(problem.n_rows // SAMPLED_SHARE, _fewest_sampled(problem))
+    size = max(problem.n_rows // SAMPLED_SHARE, _count_fewest_sampled(problem))
     rows = np.sort(np.random.default_rng(0).choice(problem.n_rows, size, replace=False))
     weight = problem.sample_weight[rows]
     if not weight.any():
@@ -358,7 +358,7 @@ class RowSpace(Space):
             return np.zeros(problem.n_rows + self.border.shape[1])
         free = point.coef[problem.unpenalised]
         tail = np.append(free, self.side.intercept(point.coef, point.intercept)) if problem.fit_intercept else free
-        duals = [dual_of(problem, problem.scores(point.coef, point.intercept)), np.zeros(problem.n_rows)]
+        duals = [find_dual(problem, problem.scores(point.coef, point.intercept)), np.zeros(problem.n_rows)]
         duals = duals if point.dual is None else [point.dual, *duals]
         # A dual point need not belong to its primal point: of the known ones, start where the objective is lowest.
         places = [np.concatenate([problem.weights * dual, tail]) for dual in duals]
@@ -435,7 +435,7 @@ class Goal:
             return local_gap(problem, point, here) if decrease <= target else np.inf
         if problem.is_strongly_convex:
             # The duality gap without the rows' terms, which vanish but for rounding.
-            slope = whole_gradient(totals, point, here.gradient)
+            slope = assemble_gradient(totals, point, here.gradient)
             return 0.5 * float(slope @ (slope / problem.quadratic))
         if not decrease <= self.share * target:
             return np.inf
@@ -512,7 +512,7 @@ class InMemory(Place):
     def state(self, n_iter: int, stop: Stop) -> State:
         problem, linear = self.space.problem, self.linear
         if linear is None and (stop.until is not None or self.asked):
-            linear = duality.feasible_dual(problem, -self.gradient)
+            linear = duality.make_feasible_dual(problem, -self.gradient)
             gap = duality.gap(problem, *self.space.primal(self.unknowns), linear).value
         else:
             gap = np.inf if linear is None else self._linear_gap(linear)
@@ -596,13 +596,13 @@ class InBlocks(Place):
         self.problem, self.point, self.goal = problem, point, goal
         self.here = expand(problem, point, floor)
         self.value = objective_value(problem.totals, point, self.here)
-        self.gradient = whole_gradient(problem.totals, point, self.here.gradient)
+        self.gradient = assemble_gradient(problem.totals, point, self.here.gradient)
 
     @cached_property
     def direction(self) -> Array:
         """The Newton direction, from the sums alone."""
         assert self.here.hessian is not None
-        return -solve_shifted(whole_hessian(self.problem.totals, self.here.hessian), self.gradient)
+        return -solve_shifted(assemble_hessian(self.problem.totals, self.here.hessian), self.gradient)
 
     def state(self, n_iter: int, stop: Stop) -> State:
         gap = self.goal.gap(self.point, self.here, -float(self.gradient @ self.direction))
@@ -702,7 +702,7 @@ def uses_row_space(problem: Problem) -> bool:
     return problem.n_rows < problem.n_columns and 4 * problem.unpenalised.size < problem.n_rows
 
 
-def length_of(problem: Problem, scores: Array, gradient: Array, step: Step) -> float:
+def choose_length(problem: Problem, scores: Array, gradient: Array, step: Step) -> float:
     """How far to go along a Newton direction: all the way unless the objective rises; 0 where there is no descent."""
     values = [problem.loss.value(problem.y, scores + length * step.scores) for length in (0.0, 1.0)]
     if float(problem.weights @ (values[1] - values[0])) + step.slope + 0.5 * step.curvature <= 0.0:

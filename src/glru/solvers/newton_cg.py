@@ -22,7 +22,7 @@ from glru.linalg import UNIT, Array
 from glru.problem import Point, Problem
 from glru.solution import Status
 from glru.solvers.newton import Goal, Run, State, Stop, end, sample_of, step_length, zero_point
-from glru.sums import Expansion, Floor, expand, hessian_product, objective_value, whole_gradient
+from glru.sums import Expansion, Floor, assemble_gradient, expand, hessian_product, objective_value
 
 MAX_INNER = 500
 """Conjugate-gradient steps in one outer iteration."""
@@ -312,7 +312,7 @@ class _Model:
         asked = stop.until is not None or stop.tol == 0.0 or problem.loss.self_concordance is None
         if not asked and NEAR_TARGET * stop.target(value) < price < np.inf:
             return State(n_iter, value, np.inf, scores, -gradient, primal)
-        dual = duality.feasible_dual(problem, -gradient)
+        dual = duality.make_feasible_dual(problem, -gradient)
         gap = duality.gap(problem, *self.unpack(unknowns), dual).value
         return State(n_iter, value, gap, scores, dual, primal)
 
@@ -326,7 +326,7 @@ class _Model:
         dual = -linear
         gap = price + float(duality.row_terms(problem, state.scores, dual).sum())
         if problem.fit_intercept and gap <= NEAR_TARGET * stop.target(state.primal_value):
-            dual = duality.feasible_dual(problem, dual)
+            dual = duality.make_feasible_dual(problem, dual)
             gap = duality.gap(problem, state.coef, state.intercept, dual).value
         elif problem.fit_intercept:
             return state
@@ -390,7 +390,7 @@ class _Search:
         self.seen = [*self.seen[-2:], (unknowns.copy(), point, here)]
         if len(self.seen) == 1:
             self.point, self.here = point, here
-        slope = whole_gradient(self.totals, point, here.gradient) / self.scales
+        slope = assemble_gradient(self.totals, point, here.gradient) / self.scales
         return objective_value(self.totals, point, here) / self.total, slope / self.total
 
     def product(self, unknowns: Array, vector: Array) -> Array:
@@ -406,7 +406,7 @@ class _Search:
         for place, point, here in self.seen:
             if np.array_equal(place, unknowns):
                 self.point, self.here = point, here
-        slope = whole_gradient(self.totals, self.point, self.here.gradient)
+        slope = assemble_gradient(self.totals, self.point, self.here.gradient)
         decrease = float(np.sum((slope / self.scales) ** 2)) / self.total
         point, here, nothing = self.point, self.here, np.empty(0)
         value, gap = objective_value(self.totals, point, here), self.goal.gap(point, here, decrease)

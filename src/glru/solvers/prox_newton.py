@@ -47,13 +47,13 @@ def prox_newton(problem: Problem, start: Point, stop: Stop) -> Run:
         values, gradient, curvature = problem.loss.expand(problem.y, scores)
         curvature = floor.raise_floor(curvature, scores)
         value = float(problem.weights @ values) + float(penalty.value(coef).sum())
-        state = _best_state(problem, n_iter, value, coef, intercept, scores, [-gradient, linear])
+        state = _choose_best_state(problem, n_iter, value, coef, intercept, scores, [-gradient, linear])
         best = state if best is None or state.gap <= best.gap else best
         status = stop.check(state)
         if status is not None:
             return end(state, status, n_iter)
 
-        ahead, shift, forward = model_step(problem, coef, gradient, curvature, n_working)
+        ahead, shift, forward = step_on_model(problem, coef, gradient, curvature, n_working)
         n_working = max(n_working, 2 * int(np.count_nonzero(ahead)))
         terms = problem.weights * gradient * forward
         along = partial(_slope_along, problem, scores, forward, coef, ahead - coef)
@@ -73,12 +73,12 @@ def prox_newton(problem: Problem, start: Point, stop: Stop) -> Run:
         scores = scores + length * forward
 
 
-def model_step(
+def step_on_model(
     problem: Problem, coef: Array, gradient: Array, curvature: Array, n_working: int
 ) -> tuple[Array, float, Array]:
     """The minimiser of the model plus penalty over a working set: coefficients, the intercept's move, the scores' move."""
     model = _Model(problem, gradient, curvature)
-    working = model.working_set(coef, n_working)
+    working = model.choose_working_set(coef, n_working)
     ahead = coef.copy()
     ahead[working], shift = model.minimise(coef[working], working)
     return ahead, shift, problem.matrix @ (ahead - coef) + shift
@@ -95,7 +95,7 @@ class _Model:
         self.lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
         self.kappa = np.broadcast_to(problem.penalty.absolute, (problem.n_columns,))
 
-    def working_set(self, coef: Array, size: int) -> NDArray[np.intp]:
+    def choose_working_set(self, coef: Array, size: int) -> NDArray[np.intp]:
         """The columns in use, the unpenalised ones, and the ``size`` worst violators among the others; all columns where there are so few."""
         if coef.size <= size:
             return np.arange(coef.size)
@@ -120,7 +120,7 @@ class _Model:
         data[np.diag_indices_from(data)] += lam
         scale = float(np.abs(linear) @ np.abs(x)) + float(self.problem.weights.sum()) * UNIT
         x = kernels.quadratic_descent(data, linear, kappa, x, MOST_EPOCHS, 1e-10 * scale)
-        x = _active_set(data, linear, kappa, x)
+        x = _minimise_by_active_set(data, linear, kappa, x)
         return x[: working.size], float(x[-1]) if extra else 0.0
 
     def _symmetric_gram(self, working: NDArray[np.intp]) -> Array:
@@ -178,11 +178,11 @@ class _Model:
         inverse = 1.0 / np.maximum(diagonal[support] + penalty_curvature, UNIT)
         move, _ = cg(operator, -residual, rtol=1e-12, maxiter=500, M=sp.diags_array(inverse))
         exact = x[support] + move
-        x[support] = np.where(_same_signs(exact, signs), exact, x[support])
+        x[support] = np.where(_has_same_signs(exact, signs), exact, x[support])
         return x[: working.size], float(x[-1]) if extra else 0.0
 
 
-def _active_set(data: Array, linear: Array, kappa: Array, x: Array) -> Array:
+def _minimise_by_active_set(data: Array, linear: Array, kappa: Array, x: Array) -> Array:
     """The minimiser of ``x^T data x / 2 + linear . x + kappa . |x|``, from a point near it.
 
     On the support the signs are held and the smooth system is solved exactly. A step that would turn a sign ends where the
@@ -219,7 +219,7 @@ def _active_set(data: Array, linear: Array, kappa: Array, x: Array) -> Array:
     return x
 
 
-def _same_signs(x: Array, signs: Array) -> bool:
+def _has_same_signs(x: Array, signs: Array) -> bool:
     """Whether no penalised entry left its orthant."""
     return bool(np.all(np.isfinite(x)) and np.all(x * signs >= 0.0))
 
@@ -237,7 +237,7 @@ def _slope_along(problem: Problem, scores: Array, forward: Array, coef: Array, m
     )
 
 
-def _best_state(
+def _choose_best_state(
     problem: Problem,
     n_iter: int,
     value: float,
@@ -250,7 +250,7 @@ def _best_state(
     gap, chosen = np.inf, duals[0]
     for dual in duals:
         if dual is not None:
-            feasible = duality.feasible_dual(problem, dual)
+            feasible = duality.make_feasible_dual(problem, dual)
             size = duality.gap(problem, coef, intercept, feasible).value
             if size < gap:
                 gap, chosen = size, feasible

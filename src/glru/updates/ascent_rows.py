@@ -49,7 +49,7 @@ def has_ascent(problem: Problem) -> bool:
     return penalised and known and problem.arrays.stable
 
 
-def ascent_cost(problem: Problem, n_rows: int) -> float:
+def estimate_ascent_cost(problem: Problem, n_rows: int) -> float:
     """What some rows cost, as a product with X costs."""
     return USUAL_PASSES * n_rows * problem.matrix.product_cost
 

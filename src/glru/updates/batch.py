@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import intersect
-from glru.linalg import Array, arrays_of, to_host
+from glru.linalg import Array, get_arrays, to_host
 
 Mask = NDArray[np.bool_]
 Decided = Callable[[Any, Any], Mask]
@@ -167,7 +167,7 @@ def _run(
 def _concatenate(parts: list[Tightened]) -> Tightened:
     """Bounds of several groups of members, in the order of these."""
     order = np.argsort(np.concatenate([part.members for part in parts]))
-    arrays = arrays_of(parts[0].lower)
+    arrays = get_arrays(parts[0].lower)
     lower, upper = (
         _take(arrays.concatenate(ends, axis=ends[0].ndim - 1), order)
         for ends in ([part.lower for part in parts], [part.upper for part in parts])
@@ -179,4 +179,4 @@ def _concatenate(parts: list[Tightened]) -> Tightened:
 
 
 def _take(ends: Any, members: NDArray[Any]) -> Any:
-    return ends[members] if ends.ndim == 1 else arrays_of(ends).take(ends, members)
+    return ends[members] if ends.ndim == 1 else get_arrays(ends).take(ends, members)

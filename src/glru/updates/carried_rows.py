@@ -72,7 +72,7 @@ def has_carried(problem: Problem) -> bool:
     return not problem.fit_intercept and problem.penalty.strong_convexity > 0.0
 
 
-def carried_bounds(solution: Solution, bound: str) -> Bounds:
+def bound_carried(solution: Solution, bound: str) -> Bounds:
     """Bounds of every row's score under the model trained without it.
 
     ``bound``: the paper's "primal" or "dual" one or both ("auto"), or "midpoint": of an L2 penalty the smaller ball.
@@ -165,14 +165,14 @@ class Carried:
         penalties = self._penalty_sums(rows)
         if bound == "midpoint" and problem.penalty.smooth:
             squares = (losses + 0.5 * penalties) * (1.0 + gamma(problem.n_columns + 8))
-            return self._midpoint_bounds(rows, np.where(np.isfinite(squares) & known, squares, np.inf))
+            return self._bound_midpoint(rows, np.where(np.isfinite(squares) & known, squares, np.inf))
         gaps = (losses + penalties) * (1.0 + gamma(problem.n_columns + 8))
         gaps = np.where(np.isfinite(gaps) & known, gaps, np.inf)
         bounds = np.full(problem.n_rows, -np.inf), np.full(problem.n_rows, np.inf)
         if bound in ("primal", "midpoint", "auto"):
-            bounds = intersect(bounds, self._primal_bounds(rows, gaps))
+            bounds = intersect(bounds, self._bound_primal(rows, gaps))
         if bound in ("dual", "auto") and problem.penalty.smooth and np.isfinite(problem.loss.smoothness):
-            bounds = intersect(bounds, self._dual_bounds(rows, gaps))
+            bounds = intersect(bounds, self._bound_dual(rows, gaps))
         return bounds
 
     @cached_property
@@ -236,14 +236,14 @@ class Carried:
             sums[part] = penalty_terms(problem.penalty, self.coef, moved, slack).sum(axis=1)
         return sums
 
-    def _primal_bounds(self, rows: Kept, gaps: Array) -> Bounds:
+    def _bound_primal(self, rows: Kept, gaps: Array) -> Bounds:
         problem = rows.problem
         part = problem.matrix if self.shared is None else problem.matrix.scale_columns(self.shared.astype(np.float64))
         scores = rows.scores if part is problem.matrix else part @ self.coef
         errors = rows.score_errors + FEW * np.abs(scores)
         return widen(scores, ball_radius(gaps) * shared_norms(problem, part) * (1.0 + FEW) + errors)
 
-    def _midpoint_bounds(self, rows: Kept, squares: Array) -> Bounds:
+    def _bound_midpoint(self, rows: Kept, squares: Array) -> Bounds:
         """Bounds from the ball around the middle of ``w`` and ``v / lam``, given at least the squares of its radius.
 
         That middle scores ``x_i`` by ``z_i - (x_i^T Lambda^-1 e_i + phi_i s_i a_i |x_i|^2) / 2``. A row without values scores exactly 0.
@@ -267,7 +267,7 @@ class Carried:
         lower[blank] = upper[blank] = 0.0
         return lower, upper
 
-    def _dual_bounds(self, rows: Kept, gaps: Array) -> Bounds:
+    def _bound_dual(self, rows: Kept, gaps: Array) -> Bounds:
         """Dual-SCB of an L2 penalty: the box's range of ``x_i . w``, which is linear in its half-widths."""
         problem, factors, inverse = rows.problem, rows.factors, _inverse(rows.problem)
         shift = factors * problem.weights * rows.dual

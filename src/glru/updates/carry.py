@@ -34,17 +34,17 @@ from glru.changes import (
     RemoveColumns,
     RemoveRows,
     Reweight,
-    column_positions,
-    layout_of,
-    row_positions,
+    locate_columns,
+    locate_rows,
+    read_layout,
 )
-from glru.duality import feasible_dual
+from glru.duality import make_feasible_dual
 from glru.linalg import FEW, TINY, UNIT, Array, Matrix, gamma
 from glru.penalties import Penalty
 from glru.problem import Point, Problem, per_row
 from glru.solution import Solution
-from glru.solvers.newton import ColumnSpace, RowSpace, Step, length_of, uses_row_space
-from glru.solvers.prox_newton import model_step
+from glru.solvers.newton import ColumnSpace, RowSpace, Step, choose_length, uses_row_space
+from glru.solvers.prox_newton import step_on_model
 from glru.updates.carried_rows import sum_error
 
 
@@ -52,15 +52,15 @@ def carry(solution: Solution, change: Change) -> Certificate:
     """The certificate of the old point on the changed problem."""
     problem = solution.problem
     if is_plain(problem):
-        swap = _row_swap(problem, change)
+        swap = _as_exchange(problem, change)
         if swap is not None and 2.0 * float(problem.sample_weight[swap.leaving].sum()) <= problem.total_weight:
             return _carry_rows(solution, change, swap)
         if isinstance(change, RemoveColumns):
             return _without_columns(solution, change)
-        if isinstance(change, AddColumns) and change.new_penalty(layout_of(problem)).strong_convexity > 0.0:
+        if isinstance(change, AddColumns) and change.new_penalty(read_layout(problem)).strong_convexity > 0.0:
             return _with_columns(solution, change)
     changed = change.apply(problem)
-    return certify(changed, carried_point(problem, solution.point, change))
+    return certify(changed, carry_point(problem, solution.point, change))
 
 
 def is_plain(problem: Problem) -> bool:
@@ -80,21 +80,21 @@ class _Swap:
     place: Callable[[Array, Array], Array]
 
 
-def _row_swap(problem: Problem, change: Change) -> _Swap | None:
+def _as_exchange(problem: Problem, change: Change) -> _Swap | None:
     """A change of rows as an exchange; None for any other change."""
     if isinstance(change, RemoveRows):
-        rows = row_positions(change.rows, problem.n_rows)
+        rows = locate_rows(change.rows, problem.n_rows)
         return _Swap(rows, problem.matrix[:0], problem.y[:0], np.empty(0), lambda old, new: np.delete(old, rows))
     if isinstance(change, AddRows):
-        X, y, weight = change.block(layout_of(problem))
+        X, y, weight = change.block(read_layout(problem))
         return _Swap(np.empty(0, dtype=np.intp), X, y, weight, np.append)
     if isinstance(change, Relabel):
-        rows = row_positions(change.rows, problem.n_rows)
+        rows = locate_rows(change.rows, problem.n_rows)
         return _Swap(
             rows, problem.matrix[rows], change.relabel(problem)[rows], problem.sample_weight[rows], _putter(rows)
         )
     if isinstance(change, Reweight):
-        rows = row_positions(change.rows, problem.n_rows)
+        rows = locate_rows(change.rows, problem.n_rows)
         return _Swap(rows, problem.matrix[rows], problem.y[rows], change.new_weights(rows.size), _putter(rows))
     if isinstance(change, EditValues):
         rows, edited = change.edited_rows(problem)
@@ -107,11 +107,11 @@ def _row_swap(problem: Problem, change: Change) -> _Swap | None:
 def _exchange(problem: Problem, steps: tuple[Change, ...]) -> _Swap | None:
     """Rows added and old rows removed, in this order, or neither; None for any other steps."""
     if not steps:
-        return _row_swap(problem, RemoveRows([]))
+        return _as_exchange(problem, RemoveRows([]))
     if len(steps) != 2 or not (isinstance(steps[0], AddRows) and isinstance(steps[1], RemoveRows)):
         return None
-    X, y, weight = steps[0].block(layout_of(problem))
-    rows = row_positions(steps[1].rows, problem.n_rows + y.size)
+    X, y, weight = steps[0].block(read_layout(problem))
+    rows = locate_rows(steps[1].rows, problem.n_rows + y.size)
     if np.any(rows >= problem.n_rows):
         return None
     return _Swap(rows, X, y, weight, lambda old, new: np.append(np.delete(old, rows), new))
@@ -135,7 +135,7 @@ def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
     if not total > 0.0:
         raise ValueError("a change must leave a row of weight above 0; got the removal of all of them.")
     unit = total if problem.scaling == "mean" else 1.0
-    factor = weight_factor(problem, total)
+    factor = compute_weight_factor(problem, total)
 
     scores = swap.X @ coef
     dual = -problem.loss.gradient(swap.y, scores)
@@ -193,15 +193,15 @@ def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
     )
 
 
-def weight_factor(problem: Problem, total_weight: float) -> float:
+def compute_weight_factor(problem: Problem, total_weight: float) -> float:
     """What the weights of the rows that stay are multiplied by when all weights sum to ``total_weight``."""
     return problem.total_weight / total_weight if problem.scaling == "mean" else 1.0
 
 
 def _without_columns(solution: Solution, change: RemoveColumns) -> Certificate:
-    """O(n) a column: the scores lose its share, the other columns' correlations stay."""
+    """O(n) per column: the scores lose its share, the other columns' correlations stay."""
     problem, root = solution.problem, solution.certificate
-    gone = column_positions(change.columns, layout_of(problem))
+    gone = locate_columns(change.columns, read_layout(problem))
     block = problem.matrix.dense(gone)
     scores = solution.scores - block @ solution.coef[gone]
     share = penalty_terms(
@@ -223,13 +223,13 @@ def _without_columns(solution: Solution, change: RemoveColumns) -> Certificate:
 
 
 def _with_columns(solution: Solution, change: AddColumns) -> Certificate:
-    """O(n) a column: its coefficient follows from its correlation, and its share is added to the scores."""
+    """O(n) per column: its coefficient follows from its correlation, and its share is added to the scores."""
     problem, root = solution.problem, solution.certificate
-    penalty, block = change.new_penalty(layout_of(problem)), change.matrix
+    penalty, block = change.new_penalty(read_layout(problem)), change.matrix
     correlations = block.T @ (problem.weights * solution.dual)
     norms = (np.sqrt(block.squared_column_norms(problem.weights)) + TINY) * (1.0 + gamma(problem.n_rows + 4))
     errors = gamma(problem.n_rows + 3) * root.dual_norm * norms * (1.0 + FEW)
-    coef = new_coefficients(penalty, correlations)
+    coef = compute_new_coefficients(penalty, correlations)
     share = penalty_terms(penalty, coef, correlations, errors)
     columns = (root.column_total + float(share.sum())) * (1.0 + gamma(coef.size + 1))
 
@@ -293,15 +293,15 @@ def _update_scores(
     )
 
 
-def carried_point(problem: Problem, point: Point, change: Change) -> Point:
+def carry_point(problem: Problem, point: Point, change: Change) -> Point:
     """The point carried to the changed problem, its dual variables made feasible there."""
     changed, moved = _move_dual(problem, point, change)
     assert moved.dual is not None
     dual = -changed.loss.project(changed.y, -moved.dual)
-    return Point(moved.coef, moved.intercept, feasible_dual(changed, dual))
+    return Point(moved.coef, moved.intercept, make_feasible_dual(changed, dual))
 
 
-def new_coefficients(penalty: Penalty, correlations: Array) -> Array:
+def compute_new_coefficients(penalty: Penalty, correlations: Array) -> Array:
     """Coefficients of new columns from the KKT condition ``w_j in d rho_j*(v_j)``; zero where that is not a number."""
     lower, upper = penalty.conjugate_derivative(correlations)
     return np.where(np.isfinite(lower) & np.isfinite(upper), 0.5 * (lower + upper), 0.0)
@@ -325,7 +325,7 @@ def _move(change: Change, problem: Problem, changed: Problem, point: Point) -> t
 
 @_move.register
 def _(change: RemoveRows, problem: Problem, changed: Problem, point: Point) -> tuple[Array, Array]:
-    return point.coef, np.delete(_dual(point), row_positions(change.rows, problem.n_rows), axis=0)
+    return point.coef, np.delete(_dual(point), locate_rows(change.rows, problem.n_rows), axis=0)
 
 
 @_move.register
@@ -336,20 +336,20 @@ def _(change: AddRows, problem: Problem, changed: Problem, point: Point) -> tupl
 
 @_move.register
 def _(change: RemoveColumns, problem: Problem, changed: Problem, point: Point) -> tuple[Array, Array]:
-    return np.delete(point.coef, column_positions(change.columns, layout_of(problem)), axis=-1), _dual(point)
+    return np.delete(point.coef, locate_columns(change.columns, read_layout(problem)), axis=-1), _dual(point)
 
 
 @_move.register
 def _(change: AddColumns, problem: Problem, changed: Problem, point: Point) -> tuple[Array, Array]:
     correlations = (change.matrix.T @ per_row(problem.weights, _dual(point))).T
-    new = new_coefficients(change.new_penalty(layout_of(problem)), correlations)
+    new = compute_new_coefficients(change.new_penalty(read_layout(problem)), correlations)
     return np.concatenate([point.coef, new], axis=-1), _dual(point)
 
 
 @_move.register(Relabel)
 @_move.register(EditValues)
 def _(change: Relabel | EditValues, problem: Problem, changed: Problem, point: Point) -> tuple[Array, Array]:
-    rows = row_positions(change.rows, problem.n_rows)
+    rows = locate_rows(change.rows, problem.n_rows)
     dual = _dual(point).copy()
     dual[rows] = _derivative_dual(changed, point, rows)
     return point.coef, dual
@@ -372,7 +372,7 @@ NO_MORE = 1e-9
 """A gap that is this share of the carried point's is not reduced any further."""
 
 
-def newton_candidate(
+def find_newton_candidate(
     problem: Problem, point: Point, n_steps: int = 1, damped: bool = False, enough: float = 0.0
 ) -> Certificate:
     """The certificate after Newton steps from a point of the same problem.
@@ -386,7 +386,7 @@ def newton_candidate(
 
 
 def _newton_steps(problem: Problem, point: Point, n_steps: int, damped: bool, enough: float) -> tuple[Certificate, int]:
-    """:func:`newton_candidate`, and how many steps were made."""
+    """:func:`find_newton_candidate`, and how many steps were made."""
     best = certify(problem, _step(problem, point, damped))
     for made in range(1, n_steps):
         if best.gap <= enough:
@@ -398,7 +398,7 @@ def _newton_steps(problem: Problem, point: Point, n_steps: int, damped: bool, en
     return best, n_steps
 
 
-def best_candidate(
+def find_best_candidate(
     problem: Problem, point: Point, known: Certificate, n_steps: int | None = None
 ) -> tuple[Certificate, int]:
     """The best of a known certificate and those of full and of damped Newton steps, and how many steps were made.
@@ -425,7 +425,7 @@ def newton_step(problem: Problem, point: Point, damped: bool) -> tuple[Point, fl
     return Point(coef, intercept, dual if length == 1.0 else None), length
 
 
-def length_along(problem: Problem, point: Point, move: Array) -> float:
+def choose_length_along(problem: Problem, point: Point, move: Array) -> float:
     """How far to go along a step in the unknowns (the intercept's entry last): all the way unless the objective rises."""
     size, scores = problem.n_columns, problem.scores(point.coef, point.intercept)
     shift = float(move[size]) if problem.fit_intercept else 0.0
@@ -433,7 +433,7 @@ def length_along(problem: Problem, point: Point, move: Array) -> float:
     step = Step(
         move, problem.scores(coef, shift), float((strengths * point.coef) @ coef), float((strengths * coef) @ coef)
     )
-    return length_of(problem, scores, problem.loss.gradient(problem.y, scores), step)
+    return choose_length(problem, scores, problem.loss.gradient(problem.y, scores), step)
 
 
 def _step(problem: Problem, point: Point, damped: bool) -> Point:
@@ -442,9 +442,9 @@ def _step(problem: Problem, point: Point, damped: bool) -> Point:
     if not (np.all(np.isfinite(coef)) and np.isfinite(intercept)):
         return point
     plain = -problem.loss.gradient(problem.y, problem.scores(coef, intercept))
-    found = [Point(coef, intercept, duality.feasible_dual(problem, plain))]
+    found = [Point(coef, intercept, duality.make_feasible_dual(problem, plain))]
     if np.all(np.isfinite(linear)):
-        projected = duality.feasible_dual(problem, -problem.loss.project(problem.y, -linear))
+        projected = duality.make_feasible_dual(problem, -problem.loss.project(problem.y, -linear))
         found.append(Point(coef, intercept, projected))
     return min(found, key=lambda p: _gap(problem, p))
 
@@ -460,7 +460,7 @@ def _smooth_step(problem: Problem, point: Point, damped: bool) -> tuple[Array, f
     scores = space.scores(unknowns)
     _, gradient, curvature = problem.loss.expand(problem.y, scores)
     step = space.step(unknowns, gradient, curvature)
-    length = length_of(problem, scores, gradient, step) if damped else 1.0
+    length = choose_length(problem, scores, gradient, step) if damped else 1.0
     coef, intercept = space.primal(unknowns + length * step.move)
     if length == 1.0:
         return coef, intercept, space.linear_dual(unknowns, gradient, curvature, step), 1.0
@@ -469,5 +469,5 @@ def _smooth_step(problem: Problem, point: Point, damped: bool) -> tuple[Array, f
 
 def _prox_step(problem: Problem, point: Point) -> tuple[Array, float, Array]:
     _, gradient, curvature = problem.loss.expand(problem.y, problem.scores(point.coef, point.intercept))
-    coef, shift, forward = model_step(problem, point.coef, gradient, curvature, problem.n_columns)
+    coef, shift, forward = step_on_model(problem, point.coef, gradient, curvature, problem.n_columns)
     return coef, point.intercept + shift, -(gradient + curvature * forward)

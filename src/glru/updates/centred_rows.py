@@ -64,7 +64,7 @@ def has_centred(problem: Problem) -> bool:
     )
 
 
-def centred_bounds(solution: Solution) -> Bounds:
+def bound_centred(solution: Solution) -> Bounds:
     """Bounds of every row's score under the model trained without it."""
     problem, found = solution.problem, unbounded(solution.problem.n_rows)
     inverse = 1.0 / np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
@@ -217,7 +217,7 @@ class Hold:
 @final
 @dataclass(frozen=True, eq=False)
 class Balls:
-    """Balls of the duality gap around candidates for models without a row each, with every column penalised.
+    """Balls of the duality gap around candidates for models without one row each, with every column penalised.
 
     Attributes
     ----------
@@ -279,7 +279,7 @@ class Balls:
         away = arrays.absolute(scores - arrays.put(self.base)[:, None])
         factors = np.abs(np.log(self.ratios[rows])) * (1.0 + FEW)
         for hold in self.holds:
-            drop = models.exponent(arrays.largest_of(away, hold.members), errors, hold.members) + factors
+            drop = models.exponent(arrays.find_largest(away, hold.members), errors, hold.members) + factors
             for exponent in BALL_EXPONENTS:
                 free = np.sqrt(np.exp(drop + exponent) / hold.total) * (1.0 + FEW)
                 border = missed * np.hypot(hold.length, free) * (1.0 + FEW)

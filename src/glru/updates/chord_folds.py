@@ -235,7 +235,7 @@ class FoldRows:
         weights = np.array([fold.weights[blocks.order] for fold in folds])
         return cls(problem, blocks, weights, problem.weights[blocks.order])
 
-    def places_of(self, tests: Sequence[Rows]) -> "slice | Rows":
+    def find_places(self, tests: Sequence[Rows]) -> "slice | Rows":
         """The places of the folds' tests, one fold after the other."""
         places = np.empty(self.n_rows, dtype=np.intp)
         places[self.order] = np.arange(self.n_rows)
@@ -259,7 +259,7 @@ class FoldRows:
             model[-1] -= self.mean @ model[:-1]
         return model
 
-    def strengths_of(self, problem: Problem) -> Array:
+    def read_strengths(self, problem: Problem) -> Array:
         """The strengths of a penalty in the columns of the data."""
         found = np.zeros(self.size)
         found[: self.n_columns] = problem.quadratic
@@ -270,7 +270,7 @@ class FoldRows:
         unit = gamma(self.size + 8)
         return unit * np.sqrt(np.einsum("...i,...i->...", models, models)) * (1.0 + unit) + TINY
 
-    def slopes_at(self, model: Array) -> tuple[Array, Array, Array]:
+    def compute_slopes(self, model: Array) -> tuple[Array, Array, Array]:
         """Scores under one model, the squares of slopes under the weights and the losses' gradients, both block by block."""
         scores = self.data @ model
         slopes = self.loss.gradient(self.y, scores)
@@ -288,7 +288,7 @@ class FoldRows:
             found += rows.T @ rows
         return found
 
-    def grams_at(self, scores: Array) -> Array:
+    def compute_grams(self, scores: Array) -> Array:
         """The losses' Hessians at scores under one model, block by block."""
         weighted = self.common * self.loss.curvature(self.y, scores)
         return np.array([self.gram(weighted, span) for span in self.spans])
@@ -355,13 +355,13 @@ class ChordFolds:
         self.n_folds, self.n_penalties = len(tests), len(folds)
         self.count = self.n_folds * self.n_penalties
         self.penalty_of, self.fold_of = np.divmod(np.arange(self.count), self.n_folds)
-        self.strengths = np.array([rows.strengths_of(fold) for mine in folds for fold in mine])
+        self.strengths = np.array([rows.read_strengths(fold) for mine in folds for fold in mine])
         constant = rows.loss.self_concordance
         assert constant is not None
         self.constant = constant
         self.edges = np.append(0, np.cumsum([test.size for test in tests] * self.n_penalties))
         self.owners = np.repeat(np.arange(self.count), np.diff(self.edges))
-        self.places = rows.places_of(tests)
+        self.places = rows.find_places(tests)
         self.n_tests = self.owners.size // self.n_penalties
         self.lower, self.upper = unbounded(self.owners.size)
         self.left = np.arange(self.owners.size)
@@ -376,7 +376,7 @@ class ChordFolds:
         """Which models have rows that are not decided."""
         return np.bincount(self.owners[self.left], minlength=self.count) > 0
 
-    def _places_of(self, asked: Rows) -> "slice | Rows":
+    def _find_places(self, asked: Rows) -> "slice | Rows":
         """Where in the data some of the rows are that models are asked about."""
         within = asked % self.n_tests if self.n_penalties > 1 else asked
         if not isinstance(self.places, slice):
@@ -386,7 +386,7 @@ class ChordFolds:
             return slice(int(within[0]) + first, int(within[-1]) + 1 + first)
         return within + first
 
-    def _norms_of(self, owners: Rows, places: "slice | Rows") -> Array:
+    def _compute_norms(self, owners: Rows, places: "slice | Rows") -> Array:
         """Norms of rows in the metric of the common model of a penalty each; consecutive places are of one penalty."""
         penalties = self.penalty_of[owners]
         found: Array = self.norms[penalties[0], places] if isinstance(places, slice) else self.norms[penalties, places]
@@ -445,9 +445,9 @@ class ChordFolds:
         anywhere = known or self.constant == 0.0
         if not (anywhere or model.any()):
             model = self._from_sample(model, strength)
-        scores, squares, gradients = rows.slopes_at(model)
+        scores, squares, gradients = rows.compute_slopes(model)
         for step in range(MOST_CENTRAL_STEPS):
-            grams = rows.grams_at(scores)
+            grams = rows.compute_grams(scores)
             hessian = np.tensordot(means, grams, 1)
             hessian[diagonal, diagonal] += strength
             slopes = rows.shares.T @ gradients + strengths * model
@@ -470,7 +470,7 @@ class ChordFolds:
         descent, length = float(gradient @ step), 1.0
         for _ in range(20):
             after = model + length * step
-            scores, squares, gradients = self.rows.slopes_at(after)
+            scores, squares, gradients = self.rows.compute_slopes(after)
             slope = float((means @ gradients + strength * after) @ step)
             if slope <= -0.5 * descent:
                 break
@@ -559,7 +559,7 @@ class ChordFolds:
         for start in range(0, known.size, height):
             left = known[start : start + height]
             owners = self.owners[left]
-            places = self._places_of(left)
+            places = self._find_places(left)
             data = rows.data[places]
             if left.size * 8 > self.owners.size:
                 cuts = np.searchsorted(owners, np.arange(self.count + 1))
@@ -567,7 +567,7 @@ class ChordFolds:
             else:
                 scores = np.einsum("ij,ij->i", data, ends[owners])
             error = errors[owners] * rows.lengths[places]
-            norms = self._norms_of(owners, places)
+            norms = self._compute_norms(owners, places)
             found = widen(scores, (wide[owners] * norms + error) * (1.0 + FEW))
             near = np.flatnonzero(~self.decided(*found))
             if 0 < near.size * rows.size <= 4 * rows.n_rows:
@@ -657,9 +657,9 @@ class ChordFolds:
         place[columns] = np.arange(columns.size)
         left = self.left[self._belongs(columns)[self.owners[self.left]]]
         owners = self.owners[left]
-        places = self._places_of(left)
+        places = self._find_places(left)
         scores = np.einsum("ij,ij->i", rows.data[places], self.ends[place[owners]])
-        unit = self.nu[place[owners]] * self.growth[owners] * self._norms_of(owners, places)
+        unit = self.nu[place[owners]] * self.growth[owners] * self._compute_norms(owners, places)
         needed, nu = np.ones(self.count), self.nu
         for share in SHARES:
             half = needed[owners] * unit

@@ -60,7 +60,7 @@ class ClassBlocks:
             self._find_base(packed(start, problem.fit_intercept), here)
 
     def _find_base(self, model: Array, here: ClassSums | None) -> None:
-        """The start itself, or where its Newton step is long a model that a few of these lead to, a pass each."""
+        """The start itself, or where its Newton step is long a model that a few of these lead to, one pass each."""
         problem, (least, most) = self.problem, factor_range(self.problem)
         factors = 0.5 * (least + most), least, most
         for _ in range(MOST_METRICS):
@@ -89,12 +89,12 @@ class ClassBlocks:
         """Numbers, targets, references and bounds of the queries of all rows, in one pass."""
         parts: list[BlockForms] = self.problem.map(_block_forms, self.base)
         self.largest_norm = min(self.largest_norm, max(part.largest_norm for part in parts))
-        forms = _joined([part.forms for part in parts])
+        forms = _join_forms([part.forms for part in parts])
         numbers, y = np.concatenate([part.numbers for part in parts]), np.concatenate([part.y for part in parts])
         return numbers, y, forms.reference, forms.bounds(self.largest_norm)
 
     def refined(self, numbers: Rows, reference: Rows, decided: Decided, n_steps: int) -> Bounds:
-        """Bounds of some rows after Newton steps, each written down in full and certified by its own gradient: a pass each."""
+        """Bounds of some rows after Newton steps, each written down in full and certified by its own gradient: one pass each."""
         family = ClassRows(self.problem.take(numbers), self.base)
         family.home = Home.of(self.problem, numbers)
         family.__dict__["largest_norm"] = self.largest_norm
@@ -114,9 +114,9 @@ def _block_forms(part: Problem, base: ClassBase) -> BlockForms:
             largest = max(largest, family.largest_norm)
     assert isinstance(part.rows, Memory)
     numbers = np.arange(part.rows.start, part.rows.start + part.n_rows)
-    return BlockForms(numbers, part.y.astype(np.intp), _joined(found), largest)
+    return BlockForms(numbers, part.y.astype(np.intp), _join_forms(found), largest)
 
 
-def _joined(parts: list[ClosedForm]) -> ClosedForm:
+def _join_forms(parts: list[ClosedForm]) -> ClosedForm:
     """Several closed forms as one."""
     return ClosedForm(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(ClosedForm)))

@@ -212,7 +212,7 @@ class ClassRemovals:
         self.scores, self.errors = values.scores[rows], values.errors[rows]
         self.slopes, self.likely = family.slopes[rows], values.likely[rows]
         self.forms = family.forms[rows]
-        self.curvatures = curvatures_of(self.likely)
+        self.curvatures = compute_curvatures(self.likely)
         self.lengths = np.sqrt(np.einsum("iaa->ia", self.forms)) * (1.0 + metric.unit + FEW) + TINY
         # The Frobenius norm of w S^T Q S, and what the errors of Q add: the trace of h is at most 1.
         roots = np.sqrt(self.likely)
@@ -329,7 +329,7 @@ class ClassRemovals:
         return query_norms(self.forms, self.family.metric.unit, reference)
 
 
-def curvatures_of(likely: Array) -> Array:
+def compute_curvatures(likely: Array) -> Array:
     """``diag(p) - p p^T`` of every row."""
     found = -likely[:, :, None] * likely[:, None, :]
     places = np.arange(likely.shape[1])

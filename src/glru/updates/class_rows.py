@@ -22,7 +22,7 @@ from glru.losses.multinomial import softmax
 from glru.metric.classes import EXPONENTS, ClassMetric, pair_norms
 from glru.problem import Point, Problem
 from glru.regions.class_sums import ClassSums, ClassValues, loss_gradient, packed, unpacked
-from glru.regions.classes import unbounded_queries, unknowns_of, widen_queries
+from glru.regions.classes import count_unknowns, make_unbounded_queries, widen_queries
 from glru.updates.batch import SLOW, Certified, Decided, tighten
 from glru.updates.carried_rows import removal_factors
 from glru.updates.class_removals import ClassBase, ClassRemovals, Rows, curved, removal_radius, weight_share
@@ -215,7 +215,7 @@ class ClassRows:
 
     def affordable(self, times: float) -> int:
         """Rows whose candidates are expected to cost so many times what the closed form of all rows does, or what that of a small problem does."""
-        n_rows, n_scores, size = self.problem.n_rows, self.problem.n_scores, unknowns_of(self.problem)
+        n_rows, n_scores, size = self.problem.n_rows, self.problem.n_scores, count_unknowns(self.problem)
         # Operations, roughly: the Hessian and the forms, the factor; two products in single precision and what is done to every score, four triangular solves.
         closed = 1.5 * n_rows * float(size) ** 2 + float(size) ** 3
         return int(
@@ -233,7 +233,7 @@ class ClassRows:
     def bounds(self, rows: Rows, reference: Rows) -> Bounds:
         """Bounds of the rows' queries under the models trained without them, from one Newton step in closed form."""
         if not self.usable:
-            return unbounded_queries(rows.size, self.problem.n_scores)
+            return make_unbounded_queries(rows.size, self.problem.n_scores)
         return self.removals(rows).closed_form(reference).bounds(self.largest_norm)
 
     def guesses(self, rows: Rows) -> Array:
@@ -243,7 +243,7 @@ class ClassRows:
 
     def refined(self, rows: Rows, reference: Rows, decided: Decided, n_steps: int, narrow: bool = False) -> Bounds:
         """Bounds after Newton steps, each written down in full and certified by its own gradient; ``narrow``: whether more than labels is asked for."""
-        lower, upper = unbounded_queries(rows.size, self.problem.n_scores)
+        lower, upper = make_unbounded_queries(rows.size, self.problem.n_scores)
         if not self.usable:
             return lower, upper
         removals = self.removals(rows)
@@ -338,7 +338,7 @@ class SingleRows:
         moved, near_moved, squares = np.zeros(n_models), np.zeros(n_models), np.zeros(n_models)
         for start in range(0, n_models, size):
             here = slice(start, min(start + size, n_models))
-            flat, mine = _flat(np, models[:, :, here]), left_out[here]
+            flat, mine = _flatten(np, models[:, :, here]), left_out[here]
             found = gradients[:, :, here].reshape(width, -1)
             for top in range(0, problem.n_rows, SINGLE_HEIGHT):
                 part = slice(top, min(top + SINGLE_HEIGHT, problem.n_rows))
@@ -388,7 +388,7 @@ class ClassCandidates:
         rows = self.family.single if self.is_first else None
         if rows is None:
             return self._certify()
-        found = self._first_bounds(rows)
+        found = self._bound_first(rows)
         far = np.flatnonzero(~np.isfinite(found.norms))
         if far.size:
             alone = ClassCandidates(self.family, self.removals.take(far), self.reference[far], self.moves[:, far])
@@ -429,7 +429,7 @@ class ClassCandidates:
         lower, upper = self._bounds(scores, errors, nu, moved + wrong, radius, rounding)
         return Certified(lower.T, upper.T, nu, floors)
 
-    def _first_bounds(self, rows: "SingleRows") -> Certified:
+    def _bound_first(self, rows: "SingleRows") -> Certified:
         r"""Bounds around the first candidates, exact Newton steps, from what the linearised slopes of the other rows miss, in single precision.
 
         The gradient there is :math:`\sum_k s_k R_k \otimes x_k`, :math:`R = p(z + t) - p - h t`, and what is left of the Newton equation. An error ``u`` of the moves changes
@@ -517,7 +517,7 @@ class ClassCandidates:
             found = family.home.problem.sum(
                 _measure_block, family.point, moves, self._together, self._height, own=family.home.places(rows)
             )
-        own = _own_scores(family, self.removals, self.moves)
+        own = _compute_own_scores(family, self.removals, self.moves)
         return found.gradients, own, found.moved, found.near, np.sqrt(found.squares)
 
     def _move_errors(self) -> tuple[Array, Array]:
@@ -539,7 +539,7 @@ class ClassCandidates:
         arrays, xp = family.metric.arrays, family.metric.arrays.xp
         n_rows, n_scores, width = problem.n_rows, problem.n_scores, family.metric.width
         moves = xp.reshape(self.moves, (n_scores, width, -1))
-        own = _own_scores(family, self.removals, self.moves)
+        own = _compute_own_scores(family, self.removals, self.moves)
         likely, weights = arrays.put(family.values.likely)[:, :, None], arrays.put(problem.weights)[:, None]
         is_own = arrays.put(np.arange(n_scores) == problem.y[:, None])[:, :, None]
         numbers, used = arrays.put(np.arange(n_rows))[:, None], arrays.put(problem.weights > 0.0)[:, None]
@@ -548,8 +548,8 @@ class ClassCandidates:
         gradients, moved, near_moved, squares = [], [], [], []
         for start in range(0, rows.size, height):
             mine = rows[start : start + height]
-            models = _flat(xp, moves[:, :, start : start + mine.size])
-            scores = _batch_scores(problem.matrix, models, problem.fit_intercept)
+            models = _flatten(xp, moves[:, :, start : start + mine.size])
+            scores = _compute_batch_scores(problem.matrix, models, problem.fit_intercept)
             scores = xp.reshape(scores, (n_rows, n_scores, -1))
             counted = used & (numbers != arrays.put(mine)[None, :])
             ranges = xp.max(scores, axis=1) - xp.min(scores, axis=1)
@@ -566,7 +566,7 @@ class ClassCandidates:
             squares.append(to_host(xp.sum(weighted * others, axis=0)))
             scores = xp.where(is_own, -weighted[:, None, :], scores * scale[:, None, :])
             scores = xp.reshape(scores, (n_rows, -1))
-            found = sum(_batch_gradients(X, scores[part, :], problem.fit_intercept) for part, X in parts)
+            found = sum(_compute_batch_gradients(X, scores[part, :], problem.fit_intercept) for part, X in parts)
             gradients.append(xp.permute_dims(xp.reshape(found, (width, n_scores, -1)), (1, 0, 2)))
         found, near = np.concatenate(moved), np.concatenate(near_moved)
         return xp.concat(gradients, axis=2), own, found, near, np.sqrt(np.concatenate(squares))
@@ -605,7 +605,7 @@ class ClassCandidates:
         norms = removals.norms(self.reference)
         bounds = widen_queries(scores, norms * radius[:, None], errors, self.reference)
         solved = metric.solve(self.gradients)
-        seen = _own_scores(family, removals, solved)
+        seen = _compute_own_scores(family, removals, solved)
         right = removals.weights[:, None] * curved(removals.curvatures, seen)
         self.corrections = removals.solve(right)
         steps = -(seen + curved(removals.forms, self.corrections))
@@ -654,8 +654,8 @@ def _newton_directions(family: ClassRows, removals: ClassRemovals, moves: Any, g
         here = slice(start, min(start + size, moves.shape[1]))
         mine = removals.take(here)
         shape = problem.n_rows, n_scores, here.stop - start
-        models = _flat(xp, xp.reshape(moves[:, here], (n_scores, metric.width, -1)))
-        likely = xp.reshape(xp.exp(_batch_scores(X, models, problem.fit_intercept)), shape) * base
+        models = _flatten(xp, xp.reshape(moves[:, here], (n_scores, metric.width, -1)))
+        likely = xp.reshape(xp.exp(_compute_batch_scores(X, models, problem.fit_intercept)), shape) * base
         likely /= xp.sum(likely, axis=1)[:, None, :]
         weights = problem.weights[:, None] * mine.factors
         weights[mine.rows, np.arange(mine.rows.size)] = 0.0
@@ -663,17 +663,17 @@ def _newton_directions(family: ClassRows, removals: ClassRemovals, moves: Any, g
 
         def product(vectors: Any, likely: Any = likely, weights: Any = weights) -> Any:
             lines = xp.reshape(vectors, (n_scores, metric.width, -1))
-            scores = xp.reshape(_batch_scores(X, _flat(xp, lines), problem.fit_intercept), likely.shape)
+            scores = xp.reshape(_compute_batch_scores(X, _flatten(xp, lines), problem.fit_intercept), likely.shape)
             scores -= xp.sum(likely * scores, axis=1)[:, None, :]
             scores *= likely
             scores *= weights[:, None, :]
-            image = _batch_gradients(X, xp.reshape(scores, (problem.n_rows, -1)), problem.fit_intercept)
+            image = _compute_batch_gradients(X, xp.reshape(scores, (problem.n_rows, -1)), problem.fit_intercept)
             image = xp.permute_dims(xp.reshape(image, (metric.width, n_scores, -1)), (1, 0, 2))
             return xp.reshape(image + strengths * lines + gauge * xp.sum(lines, axis=0), vectors.shape)
 
         def solve(vectors: Any, mine: ClassRemovals = mine) -> Any:
             solved = metric.solve(vectors)
-            seen = _own_scores(family, mine, solved)
+            seen = _compute_own_scores(family, mine, solved)
             more = mine.solve(mine.weights[:, None] * curved(mine.curvatures, seen))
             return metric.solve(vectors + _spread(family, mine, more))
 
@@ -726,7 +726,7 @@ def measure(
             add_ranges(table, near_weights[lines], near[here])
         np.exp(scores, out=scores)
         class_slopes(table, likely[lines], part.y[lines], part.weights[lines], rows[here] - lines.start, squares[here])
-        found = _batch_gradients(X, scores, part.fit_intercept)
+        found = _compute_batch_gradients(X, scores, part.fit_intercept)
         gradients[:, :, here] += np.swapaxes(found.reshape(width, n_scores, -1), 0, 1)
     return Measured(gradients, moved, near, squares)
 
@@ -745,9 +745,9 @@ def _tables(
     parts = _row_parts(part, height)
     for start in range(0, n_models, size):
         here = slice(start, min(start + size, n_models))
-        models, mine = _flat(np, moves[:, :, here]), rows[here]
+        models, mine = _flatten(np, moves[:, :, here]), rows[here]
         for lines, X in parts:
-            scores = _batch_scores(X, models, part.fit_intercept)
+            scores = _compute_batch_scores(X, models, part.fit_intercept)
             table = scores.reshape(scores.shape[0], n_scores, -1)
             owners = np.flatnonzero((mine >= lines.start) & (mine < lines.stop))
             table[mine[owners] - lines.start, :, owners] = 0.0
@@ -766,13 +766,13 @@ def _single_gamma(n: int) -> float:
     return unit / (1.0 - unit)
 
 
-def _flat(xp: Any, models: Any) -> Any:
+def _flatten(xp: Any, models: Any) -> Any:
     """Models (classes, columns, models) as a matrix: columns, and for every class a column per model."""
     return xp.reshape(xp.permute_dims(models, (1, 0, 2)), (models.shape[1], -1))
 
 
-def _batch_scores(X: Matrix, models: Any, fit_intercept: bool) -> Any:
-    """Scores of rows under models as :func:`_flat` gives them, the intercepts last."""
+def _compute_batch_scores(X: Matrix, models: Any, fit_intercept: bool) -> Any:
+    """Scores of rows under models as :func:`_flatten` gives them, the intercepts last."""
     if not fit_intercept:
         return X @ models
     scores = X @ models[:-1, :]
@@ -780,13 +780,13 @@ def _batch_scores(X: Matrix, models: Any, fit_intercept: bool) -> Any:
     return scores
 
 
-def _batch_gradients(X: Matrix, weighted: Any, fit_intercept: bool) -> Any:
+def _compute_batch_gradients(X: Matrix, weighted: Any, fit_intercept: bool) -> Any:
     """``X^T v`` of several vectors, and their sums for an intercept."""
     found = X.T @ weighted
     return X.arrays.stacked(found, X.arrays.xp.sum(weighted, axis=0)) if fit_intercept else found
 
 
-def _dense_rows(family: ClassRows, rows: Rows) -> Any:
+def _make_dense_rows(family: ClassRows, rows: Rows) -> Any:
     """Some rows, with a 1 for an intercept, where the metric is."""
     matrix, arrays = family.problem.matrix[rows], family.metric.arrays
     block = matrix.dense() if arrays.stable else matrix.block()
@@ -795,14 +795,14 @@ def _dense_rows(family: ClassRows, rows: Rows) -> Any:
 
 def _spread(family: ClassRows, removals: ClassRemovals, vectors: Array) -> Any:
     """``U c`` of every row, one column each."""
-    block, arrays = _dense_rows(family, removals.rows), family.metric.arrays
+    block, arrays = _make_dense_rows(family, removals.rows), family.metric.arrays
     lines = arrays.put(vectors)[:, :, None] * block[:, None, :]
     return arrays.xp.matrix_transpose(arrays.xp.reshape(lines, (removals.rows.size, -1)))
 
 
-def _own_scores(family: ClassRows, removals: ClassRemovals, models: Any) -> Array:
+def _compute_own_scores(family: ClassRows, removals: ClassRemovals, models: Any) -> Array:
     """Every row's scores under its own model, one line each."""
-    block, arrays = _dense_rows(family, removals.rows), family.metric.arrays
+    block, arrays = _make_dense_rows(family, removals.rows), family.metric.arrays
     lines = arrays.xp.reshape(models, (family.problem.n_scores, family.metric.width, -1))
     if arrays.stable:
         return np.einsum("ajm,mj->ma", lines, block)

@@ -146,7 +146,7 @@ def _products(problem: Problem, center: Array | None) -> tuple[Array, float]:
     if not X.stores_zeros:
         return np.asarray(X.row_gram(inverse).dense()), gamma(X.shape[1] + 16)
     gram, roots = np.zeros((X.shape[0], X.shape[0])), np.sqrt(inverse)
-    for part, block in X.centred_chunks(np.zeros(X.shape[1]) if center is None else center):
+    for part, block in X.centre_chunks(np.zeros(X.shape[1]) if center is None else center):
         scaled = block * roots[part]
         for start in range(0, scaled.shape[1], COLUMNS):
             some = scaled[:, start : start + COLUMNS]

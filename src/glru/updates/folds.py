@@ -58,7 +58,7 @@ SHARES_APART = 1e-6
 """More than the logarithm of what weights of a block differ by from its share, and of what curvatures err by in their evaluation."""
 
 FAR = 1.0
-"""A certificate takes curvatures anew if the logarithm of their change is above this."""
+"""A certificate takes new curvatures if the logarithm of their change is above this."""
 
 N_HARDEST, SHARES = 16, (0.1, 1e-2, 1e-3, 1e-5, 1e-8)
 """How many rows that a fold waits for are looked at before all of them, and what gradients may have to be reduced to."""
@@ -159,7 +159,7 @@ class Products:
     def __init__(self, folds: "Folds", scores: Array, columns: Rows, inexact: Array | float) -> None:
         self.folds, self.inexact, self.scores = folds, inexact, scores
         self.curvatures = weighted = folds.weigh_curvatures(scores, columns)
-        strengths = folds.strengths_of(columns) * folds.units[:, None] ** 2
+        strengths = folds.read_strengths(columns) * folds.units[:, None] ** 2
         self.columns, self.penalties = columns, folds.penalty_of[columns]
         self.strengths, self.diagonal = (
             np.asfortranarray(part.astype(np.float32)) for part in (strengths, self._diagonal(weighted) + strengths)
@@ -354,11 +354,11 @@ class Folds:
         whole[self.used] = models
         return whole
 
-    def strengths_of(self, columns: Rows) -> Array:
+    def read_strengths(self, columns: Rows) -> Array:
         """The strengths of some folds; one column where they are all the same."""
         return self.strengths if self.strengths.shape[1] == 1 else self.strengths[:, columns]
 
-    def weights_of(self, columns: Rows) -> Array:
+    def get_weights(self, columns: Rows) -> Array:
         """The weights of some folds."""
         if self._chosen is None or self._chosen[0] is not columns:
             every = columns.size == self.n_models and columns[-1] < self.n_models
@@ -452,7 +452,7 @@ class Folds:
 
     def at(self, coef: Array, columns: Rows, scores: Array | None = None, fresh: Mask | None = None) -> Place:
         """The models with some coefficients (the intercept last), one for all folds or one each; ``fresh`` as in :class:`Place`."""
-        weights, fresh = self.weights_of(columns), np.full(columns.size, scores is None) if fresh is None else fresh
+        weights, fresh = self.get_weights(columns), np.full(columns.size, scores is None) if fresh is None else fresh
         scores = self.forward(coef) if scores is None else scores
         weighted, square = np.empty(weights.shape), np.zeros(columns.size)
         for part in self._chunks(columns.size):
@@ -460,12 +460,12 @@ class Folds:
             np.multiply(weights[part], slopes, out=weighted[part])
             square += np.einsum("ij,ij->j", weighted[part], np.broadcast_to(slopes, weighted[part].shape))
         gradient = self.back(weighted)
-        gradient += self.strengths_of(columns) * coef
+        gradient += self.read_strengths(columns) * coef
         return Place(coef, scores, gradient, square, *self._error_parts(coef), fresh)
 
     def weigh_curvatures(self, scores: Array, columns: Rows) -> Array:
         """The curvatures at some scores times the weights of some folds."""
-        weights = self.weights_of(columns)
+        weights = self.get_weights(columns)
         found = np.empty(weights.shape)
         for part in self._chunks(columns.size):
             np.multiply(weights[part], self.loss.curvature(self.y[part], scores[part]), out=found[part])
@@ -563,9 +563,9 @@ class Folds:
             descent.copy(),
             np.full(count, np.nan),
         )
-        strengths = np.broadcast_to(self.strengths_of(columns), direction.shape)
+        strengths = np.broadcast_to(self.read_strengths(columns), direction.shape)
         base, growth = (np.einsum("ij,ij->j", strengths * part, direction) for part in (place.coef, direction))
-        begin, weights = np.broadcast_to(place.scores, scores.shape), self.weights_of(columns)
+        begin, weights = np.broadcast_to(place.scores, scores.shape), self.get_weights(columns)
         for trial in range(MOST_TRIALS):
             slopes = base[open_] + lengths[open_] * growth[open_]
             for part in self._chunks(open_.size):
@@ -592,7 +592,7 @@ class Folds:
 
     def exponents(self, place: Place, columns: Rows, reference: Reference) -> Array:
         """At least the logarithm of what the exact curvatures at models differ by from those of a reference."""
-        constant, weights = self.loss.self_concordance, self.weights_of(columns)
+        constant, weights = self.loss.self_concordance, self.get_weights(columns)
         if not constant:
             return np.full(columns.size, SHARES_APART)
         farthest = np.zeros(columns.size)
@@ -610,7 +610,7 @@ class Folds:
         # of them; then the penalty's product.
         spread = ((gamma(2 * n_rows + 16) + FEW) * size + self._slope_errors(place, columns)) * (1.0 + FEW)
         slack = self.column_norms[:, None] * spread
-        slack[:d] += FEW * self.strengths_of(columns)[:d] * np.abs(place.coef[:d])
+        slack[:d] += FEW * self.read_strengths(columns)[:d] * np.abs(place.coef[:d])
         slack *= 1.0 + FEW
         return slack
 
@@ -624,7 +624,7 @@ class Folds:
             return (
                 self.loss.smoothness * (self.data_norm * place.lengths + self.weight_norm * place.shifts) * (1.0 + FEW)
             )
-        weights, squares = self.weights_of(columns), np.zeros((2, columns.size))
+        weights, squares = self.get_weights(columns), np.zeros((2, columns.size))
         for part in self._chunks(columns.size):
             square = weights[part] * np.square(self.loss.curvature(self.y[part], place.scores[part]))
             squares += np.square(self.lengths[part]) @ square, square.sum(axis=0)
@@ -674,7 +674,7 @@ class Folds:
         radius = np.where(known, local_radius(constant, largest, np.where(known, nu, 1.0), 0.0) * grown, np.inf)
         return replace(radii, radius=radius, nu=nu, rounding=radii.rounding * grown, largest_norm=largest)
 
-    def penalty_bounds(self, place: Place, radii: "Radii", exponents: Array, rows: Rows, owners: Rows) -> Bounds:
+    def bound_by_penalty(self, place: Place, radii: "Radii", exponents: Array, rows: Rows, owners: Rows) -> Bounds:
         """Bounds of some rows' scores, each in one of some folds, by the penalty's metric and the sums of a reference."""
         assert place.fresh[owners].all(), "scores that are sums of earlier ones have an error that is not known"
         proven = self.prove(radii, exponents)
@@ -877,7 +877,7 @@ class _Training:
             reference = folds.reference(place.scores, folds.weigh_curvatures(place.scores, columns))
             exponents, radii = folds.exponents(place, columns, reference), folds.radii(place, columns, reference)
         owners = (np.cumsum(looks) - 1)[self.owners[mine]]
-        self._take(folds.penalty_bounds(place, radii, exponents, self.rows[mine], owners), mine)
+        self._take(folds.bound_by_penalty(place, radii, exponents, self.rows[mine], owners), mine)
         return self._find_decided()
 
     def _take(self, bounds: Bounds, places: Any) -> None:

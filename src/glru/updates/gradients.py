@@ -40,7 +40,7 @@ def split_models(models: Any, fit_intercept: bool) -> tuple[Any, Any]:
     return (models[:-1, :], models[-1, :]) if fit_intercept else (models, np.zeros(models.shape[1]))
 
 
-def model_scores(X: Matrix, models: Any, fit_intercept: bool) -> Any:
+def compute_model_scores(X: Matrix, models: Any, fit_intercept: bool) -> Any:
     """Scores of rows under models, one column per model."""
     coefs, shifts = split_models(models, fit_intercept)
     scores = X @ coefs
@@ -112,7 +112,7 @@ def slope_sums(part: Problem, left_out: Any, models: Any, origin: Point) -> Slop
 
 def _slope_sums(part: Problem, here: slice, X: Matrix, left_out: Entries, models: Any, base: Array) -> SlopeSums:
     arrays = part.arrays
-    scores = model_scores(X, models, part.fit_intercept)
+    scores = compute_model_scores(X, models, part.fit_intercept)
     weights, curved = arrays.put(part.weights[here]), np.zeros(models.shape[1])
     if np.isfinite(part.loss.smoothness):
         slopes = part.loss.gradient(arrays.put(part.y[here])[:, None], scores)
@@ -298,7 +298,7 @@ def newton_directions(
         Share of a gradient's norm that a direction may leave.
     """
     arrays, X = problem.arrays, problem.matrix
-    scores = model_scores(X, models, problem.fit_intercept)
+    scores = compute_model_scores(X, models, problem.fit_intercept)
     curvatures = problem.loss.curvature(arrays.put(problem.y)[:, None], scores)
     curvatures *= arrays.put(problem.weights)[:, None]
     if factors is not None:
@@ -308,7 +308,7 @@ def newton_directions(
     strengths = arrays.put(np.append(problem.quadratic, 0.0) if problem.fit_intercept else problem.quadratic)[:, None]
 
     def hessians(directions: Any) -> Any:
-        weighted = model_scores(X, directions, problem.fit_intercept)
+        weighted = compute_model_scores(X, directions, problem.fit_intercept)
         weighted *= curvatures
         products = X.T @ weighted
         if problem.fit_intercept:

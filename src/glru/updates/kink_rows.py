@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.certificate import ball_radius, loss_terms
-from glru.linalg import FEW, HOST, TINY, UNIT, Array, arrays_of, gamma, to_host
+from glru.linalg import FEW, HOST, TINY, UNIT, Array, gamma, get_arrays, to_host
 from glru.losses import Hinge
 from glru.metric.rows import NewtonSystem, RowMetric, RowSide
 from glru.problem import Point, Problem
@@ -118,11 +118,11 @@ def removal_gaps(
     penalty: Array,
     moves: Any = None,
 ) -> Array:
-    """At least the gaps of candidates without a row each, from their scores and dual variables (a column each).
+    """At least the gaps of candidates without one row each, from their scores and dual variables (one column each).
 
     ``penalty``: at least the penalty's part; ``moves``: at most how far feasible dual variables are from these.
     """
-    arrays = arrays_of(scores)
+    arrays = get_arrays(scores)
     terms = loss_terms(problem.loss, arrays.put(problem.y)[:, None], scores, errors, dual, moves)
     terms = arrays.zero_out(terms, (rows, np.arange(rows.size)))
     if not weights.all():
@@ -206,7 +206,9 @@ class HingePaths:
             states = np.where(slopes < near, BEYOND, np.where(slopes > 1.0 - near, BEFORE, AT_KINK)).astype(np.int8)
             states[limits == 0.0] = NO_WEIGHT
             alpha, coef = np.where(states == BEFORE, limits, 0.0), np.empty(self.rows.shape[1])
-            found, intercept = kernels.hinge_point(self.rows, problem.y, alpha, states, problem.fit_intercept, coef)
+            found, intercept = kernels.find_hinge_point(
+                self.rows, problem.y, alpha, states, problem.fit_intercept, coef
+            )
             if not found:
                 continue
             scores = self.rows @ coef + intercept
@@ -228,7 +230,7 @@ class HingePaths:
         inverse = np.divide(1.0, self.weights, out=np.zeros(problem.n_rows), where=self.weights > 0.0)
         for k, row in enumerate(rows):
             alpha, states, scores = base.alpha.copy(), base.states.copy(), base.scores.copy()
-            ended, intercepts[k] = kernels.hinge_path(
+            ended, intercepts[k] = kernels.follow_hinge_path(
                 self.rows,
                 problem.y,
                 problem.weights,
@@ -509,14 +511,14 @@ class KinkRows:
             self.candidates[int(rows[k])] = Point(coefs[:, k], float(intercepts[k]), dual[:, k])
 
     def _strengths(self, rows: Rows) -> Array:
-        """The strengths of the penalty without each of some rows, a column each."""
+        """The strengths of the penalty without each of some rows, one column each."""
         lam = np.broadcast_to(self.problem.penalty.quadratic, (self.problem.n_columns,))[:, None]
         if self._refits is None or self._refits.strengths is None:
             return np.broadcast_to(lam, (lam.size, rows.size))
         return lam * self._refits.strengths[rows].T
 
     def _fills(self, rows: Rows) -> tuple[Rows, Array, Array]:
-        """The columns with moved values, how far these move without each of some rows, a column each, and which values they are."""
+        """The columns with moved values, how far these move without each of some rows, one column each, and which values they are."""
         if self._refits is None or self._refits.fills is None:
             return np.empty(0, dtype=np.intp), np.empty((0, rows.size)), np.empty((self.problem.n_rows, 0))
         columns = self._refits.filled_columns

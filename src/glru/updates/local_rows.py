@@ -29,28 +29,28 @@ from numpy.typing import NDArray
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.certificate import score_errors
 from glru.linalg import FEW, TINY, UNIT, Array, gamma, to_host
-from glru.metric.columns import ColumnMetric, OrthogonalMetric, closest_metric, column_metric
+from glru.metric.columns import ColumnMetric, OrthogonalMetric, closest_metric, make_column_metric
 from glru.problem import Point, Problem
-from glru.regions.local import local_radius, row_norm_bound
-from glru.regions.pieces import Kinks, kink_distances, piece_depths, piece_radius
+from glru.regions.local import bound_row_norm, local_radius
+from glru.regions.pieces import Kinks, measure_kink_distances, measure_piece_depths, piece_radius
 from glru.rows import MAX_COLUMNS
 from glru.sums import (
     Expansion,
     Floor,
     RowValues,
+    assemble_gradient,
+    assemble_hessian,
     expand,
     gradient_errors,
     loss_hessian,
     score_errors_of_rows,
     score_errors_of_totals,
     sum_closely,
-    whole_gradient,
-    whole_hessian,
 )
 from glru.updates.batch import NEAR_FLOOR, SLOW, Certified, Decided, tighten
 from glru.updates.carried_rows import factor_range, removal_factors, sum_error
 from glru.updates.columns.one_step import FOLLOWED_MOVES, NormCuts, lost_shares, row_norm_cuts
-from glru.updates.gradients import Descent, Gradients, Measured, model_scores, newton_directions
+from glru.updates.gradients import Descent, Gradients, Measured, compute_model_scores, newton_directions
 from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
 
 Rows = NDArray[np.intp]
@@ -256,7 +256,7 @@ class RowRemovals:
     loss_step: Array
     loss_step_norm: float
 
-    def own_factors(self, rows: Problem) -> tuple[Array, NDArray[np.bool_]]:
+    def find_own_factors(self, rows: Problem) -> tuple[Array, NDArray[np.bool_]]:
         """The factors of some rows, and whether they are covered; the middle one stands for others."""
         factors = removal_factors(rows)
         covered = (self.factors[0] <= factors) & (factors <= self.factors[1])
@@ -264,13 +264,13 @@ class RowRemovals:
 
     def prepare(self, rows: Problem, values: RowValues | None = None, errors: Array | None = None) -> Removals:
         """The removals of some rows; ``values``, ``errors``: their values and score errors at the base, if known."""
-        factors, covered = self.own_factors(rows)
+        factors, covered = self.find_own_factors(rows)
         extra = factors - self.middle_factor
         models = [self.step, self.loss_step] if extra.any() else [self.step]
         if values is None:
             models.append(self.point.packed(rows.fit_intercept))
         # One product reads the rows once.
-        products = model_scores(rows.matrix, np.column_stack(models), rows.fit_intercept)
+        products = compute_model_scores(rows.matrix, np.column_stack(models), rows.fit_intercept)
         if values is None:
             scores = products[:, -1].copy()
             values = RowValues(scores, *rows.loss.expand(rows.y, scores)[1:])
@@ -312,7 +312,7 @@ class RowRemovals:
         ``moves``: what the removals do to the other rows, where that is known better than by the largest norm.
         """
         steps, nu, exponents = self.remainders(rows, largest_norm, moves)
-        return self.ellipsoid_bounds(rows, largest_norm, rows.scores + steps.shifts, nu, exponents, steps.errors)
+        return self.bound_by_ellipsoids(rows, largest_norm, rows.scores + steps.shifts, nu, exponents, steps.errors)
 
     def remainders(
         self, rows: Removals, largest_norm: float, moves: RowMoves | None = None
@@ -327,7 +327,7 @@ class RowRemovals:
                 # With R the function of newton_remainders, R(t) / t grows with t: sum_k s h (t R(t))^2 <= (R(T) / T)^2 sum_k s h t^4.
                 quotients = self.constant * remainder_quotients(exponents)
                 nu = np.minimum(nu, quotients * steps.lengths * moves.spreads * (1.0 + FEW))
-                moved, squares = self._long_moves(rows, moves)
+                moved, squares = self._bound_long_moves(rows, moves)
                 exponents = np.maximum(exponents, moved)
                 nu = np.sqrt(np.square(nu) + squares) * (1.0 + FEW)
             nu = nu + steps.residuals / np.sqrt(rows.metric_shares)
@@ -348,7 +348,7 @@ class RowRemovals:
         residuals = self._residuals(rows, size, shifts, shift_sizes, shift_errors, exact)
         return Steps(shifts, shift_errors + rows.score_errors + FEW * shift_sizes, length, exact, residuals)
 
-    def _long_moves(self, rows: Removals, long: RowMoves) -> tuple[Array, Array]:
+    def _bound_long_moves(self, rows: Removals, long: RowMoves) -> tuple[Array, Array]:
         """The largest move of a long row's score (times the constant), and their part of the squared norm of the remainder.
 
         A row's remainder is at most ``h t R(t)``, ``R`` the function of :func:`newton_remainders`, and the norm of the gradient
@@ -384,7 +384,7 @@ class RowRemovals:
         residuals = residuals + FEW * size + rows.weights * wrong
         return self.error_norm + residuals * rows.norms + self.eta * delta
 
-    def ellipsoid_bounds(
+    def bound_by_ellipsoids(
         self,
         rows: Removals,
         largest_norm: float,
@@ -516,16 +516,16 @@ class LocalRows:
 
     def _metric(self, here: Expansion, floor: Floor) -> ColumnMetric:
         """The metric of an expansion."""
-        problem, hessian = self.problem, whole_hessian(self.problem.totals, here.hessian, self._middle)
+        problem, hessian = self.problem, assemble_hessian(self.problem.totals, here.hessian, self._middle)
         if here.rows is None:
-            return column_metric(problem.totals, hessian)
+            return make_column_metric(problem.totals, hessian)
         curvatures = floor.raise_floor(here.rows.curvatures, here.rows.scores)
         return closest_metric(problem, hessian, self._middle * problem.weights * curvatures)
 
     def _step_on(self, here: Expansion, metric: ColumnMetric) -> tuple[Expansion, float]:
         """Move the point by its Newton step; the expansion there, and the largest move of a score."""
         problem = self.problem
-        gradient = whole_gradient(problem.totals, self.point, self._middle * here.gradient)
+        gradient = assemble_gradient(problem.totals, self.point, self._middle * here.gradient)
         self.point = self.point.moved(-metric.solve(gradient))
         there = expand(problem, self.point)
         assert here.rows is not None and there.rows is not None
@@ -565,7 +565,7 @@ class LocalRows:
             near = math.sqrt(1.0 + self.middle_eta)
             losses, closer = sum_closely(problem, point, here.rows, self._errors, metric, near, share, (middle, high))
             error_norm = float(np.fmin(error_norm, closer))
-        gradient = whole_gradient(totals, point, middle * losses)
+        gradient = assemble_gradient(totals, point, middle * losses)
         several = low < high
         self.base = RowRemovals(
             metric=metric,
@@ -585,7 +585,7 @@ class LocalRows:
     def norm_bound(self) -> float:
         """At least the largest norm of a row that counts, from the Euclidean norms, which costs nothing."""
         # Asked for while the base is found, too: under whatever metric there is then.
-        return row_norm_bound(self.base.metric, self.problem.totals.largest_norm)
+        return bound_row_norm(self.base.metric, self.problem.totals.largest_norm)
 
     def learn_norm(self, largest: float) -> None:
         """Take in at least the largest norm of a row that counts, which a pass over the blocks has found."""
@@ -637,7 +637,7 @@ class LocalRows:
             return unbounded(rows.size)
         removals = self.removals(rows)
         if self.problem.loss.piecewise:
-            return self._piece_bounds(removals)
+            return self._bound_on_pieces(removals)
         if "_every" in self.__dict__ or not self.problem.in_memory:
             return self.base.closed_form(removals, self.largest_norm)
         bounds = self.base.closed_form(removals, self.norm_bound)
@@ -645,7 +645,7 @@ class LocalRows:
             bounds = intersect(bounds, self.base.closed_form(removals, self.largest_norm))
         return bounds
 
-    def _piece_bounds(self, removals: Removals) -> Bounds:
+    def _bound_on_pieces(self, removals: Removals) -> Bounds:
         """Bounds from one Newton step in closed form between the kinks of a loss."""
         kinks, steps = self._kinks, self.base.steps(removals)
         nu = kinks.remainders(steps.lengths) + steps.residuals
@@ -657,11 +657,11 @@ class LocalRows:
     def _kinks(self) -> Kinks:
         """All rows by their distances from the kinks at the base."""
         problem, every = self.problem, self._every
-        curvatures, norms = self._counted(every.norms, np.full(problem.n_rows, problem.loss.smoothness))
-        distances = kink_distances(problem.loss, problem.y, every.scores, every.score_errors)
+        curvatures, norms = self._bound_curvatures(every.norms, np.full(problem.n_rows, problem.loss.smoothness))
+        distances = measure_kink_distances(problem.loss, problem.y, every.scores, every.score_errors)
         return Kinks.of(distances, norms, curvatures, every.curvatures > 0.0)
 
-    def sharp_bounds(self, rows: Rows) -> Bounds:
+    def bound_sharply(self, rows: Rows) -> Bounds:
         """Bounds as :meth:`bounds` has them, from what the removals do to the other rows; in memory.
 
         The moves of rows of largest norm are taken one by one, those of the others by their moments.
@@ -669,14 +669,14 @@ class LocalRows:
         if not self.has_sharp:
             return unbounded(rows.size)
         removals = self.removals(rows)
-        return self.base.closed_form(removals, self.largest_norm, self.row_moves(rows, removals))
+        return self.base.closed_form(removals, self.largest_norm, self.bound_row_moves(rows, removals))
 
     @property
     def has_sharp(self) -> bool:
         """Whether removals are bounded by what they do to the other rows; of a quadratic loss the closed form is exact."""
         return self.usable and self.base.constant > 0.0 and self.problem.arrays.stable
 
-    def row_moves(self, rows: Rows, removals: Removals) -> RowMoves:
+    def bound_row_moves(self, rows: Rows, removals: Removals) -> RowMoves:
         """What removals do to the other rows, in memory."""
         problem, base, every, (chosen, other_norm) = self.problem, self.base, self._every, self._long
         part = problem.take(rows)
@@ -686,7 +686,7 @@ class LocalRows:
             norms=every.norms[chosen],
             curvatures=self.factors[1] * problem.weights[chosen] * every.curvatures[chosen] * (1.0 + FEW),
             other_norm=other_norm,
-            products=model_scores(part.matrix, images, problem.fit_intercept),
+            products=compute_model_scores(part.matrix, images, problem.fit_intercept),
             own=rows[:, None] == chosen,
             spreads=self._other_moments.sizes(steps, lengths),
         )
@@ -705,11 +705,11 @@ class LocalRows:
 
     def moments(self, norms: Array) -> SecondMoments:
         """The moments with weights ``s h kappa^2``; ``norms``: the rows' norms, 0 where a row is not to count."""
-        curvatures, norms = self._counted(norms)
+        curvatures, norms = self._bound_curvatures(norms)
         with np.errstate(all="ignore"):
             return SecondMoments.of(self.problem, self.base.metric, curvatures * np.square(norms), norms)
 
-    def _counted(self, norms: Array, curvatures: Array | None = None) -> tuple[Array, Array]:
+    def _bound_curvatures(self, norms: Array, curvatures: Array | None = None) -> tuple[Array, Array]:
         """At least the exact weighted curvatures of all rows, and their norms; 0 where a row has no weight, however long it is.
 
         ``curvatures``: others than those at the base.
@@ -722,13 +722,13 @@ class LocalRows:
     @cached_property
     def shares(self) -> Array:
         """At least the share of the metric that each row's curvature carries: ``s_k h_k x_k x_k^T`` is at most this times the metric."""
-        curvatures, norms = self._counted(self._every.norms)
+        curvatures, norms = self._bound_curvatures(self._every.norms)
         return curvatures * np.square(norms) * (1.0 + FEW)
 
     @cached_property
     def norm_cuts(self) -> NormCuts:
         """Largest norms of rows, and the share of the metric that the rows of larger norms carry at most."""
-        curvatures, norms = self._counted(self._every.norms)
+        curvatures, norms = self._bound_curvatures(self._every.norms)
         counted = self.problem.weights > 0.0
         return row_norm_cuts(norms[counted], curvatures[counted])
 
@@ -818,7 +818,7 @@ class LocalRows:
     @cached_property
     def cubes(self) -> float:
         """At least ``sum_k s_k h_k kappa_k^3``."""
-        curvatures, norms = self._counted(self._every.norms)
+        curvatures, norms = self._bound_curvatures(self._every.norms)
         with np.errstate(all="ignore"):
             return float(np.sum(curvatures * norms**3)) * (1.0 + gamma(curvatures.size + 8))
 
@@ -830,7 +830,7 @@ class LocalRows:
         return ThirdDerivatives(problem, self.base.metric, self.factors[0] * problem.weights * third)
 
     def second_order(self, steps: Array, rows: Rows, places: Array, own: Array, n_steps: int) -> Array:
-        """Half the third derivatives of the objectives without a row each, along steps, in the coordinates of the metric.
+        """Half the third derivatives of the objectives without one row each, along steps, in the coordinates of the metric.
 
         ``places``: the rows in these coordinates, ``own``: what the steps do to the rows' own scores, ``n_steps``: how many there are in all batches. All removals have one factor.
         """
@@ -931,11 +931,13 @@ class RowCandidates:
         moves = self.arrays.inner(self.block, self.steps), found.rounding
         base, largest = self.family.base, self.family.largest_norm
         exponents = base.constant * found.moved
-        bounds = base.ellipsoid_bounds(self.removals, largest, centers, nu, exponents, errors, moves)
-        far = self._far(found, bounds[1] - bounds[0])
+        bounds = base.bound_by_ellipsoids(self.removals, largest, centers, nu, exponents, errors, moves)
+        far = self._find_far(found, bounds[1] - bounds[0])
         if far.size:
             half = (
-                self.removals.norms[far] * self._followed_radii(found, far) + errors[far] + FEW * np.abs(centers[far])
+                self.removals.norms[far] * self._bound_followed_radii(found, far)
+                + errors[far]
+                + FEW * np.abs(centers[far])
             )
             usable = np.isfinite(half)
             closer = widen(np.where(usable, centers[far], 0.0), np.where(usable, half, np.inf))
@@ -947,9 +949,9 @@ class RowCandidates:
         family, (first, second) = self.family, found.score_errors
         used = np.flatnonzero(family.shares > 0.0)
         rows, shares, norms = family.problem.take(used), family.shares[used], family.removals(used).norms
-        scores = model_scores(rows.matrix, self.models, rows.fit_intercept)
+        scores = compute_model_scores(rows.matrix, self.models, rows.fit_intercept)
         lengths = np.sqrt(rows.squared_row_norms) * (1.0 + gamma(rows.n_columns + 4)) + TINY
-        depths = piece_depths(rows.loss, rows.y[:, None], scores, lengths[:, None] * first + second)
+        depths = measure_piece_depths(rows.loss, rows.y[:, None], scores, lengths[:, None] * first + second)
         # A row that is left out is no part of the Hessian.
         mine = np.flatnonzero(family.shares[self.rows] > 0.0)
         depths[np.searchsorted(used, self.rows[mine]), mine] = np.inf
@@ -961,7 +963,7 @@ class RowCandidates:
 
         return piece_radius(found.nu, self.removals.metric_shares, lost)
 
-    def _far(self, found: Measured, known: Array) -> Rows:
+    def _find_far(self, found: Measured, known: Array) -> Rows:
         """The candidates whose radius is infinite (in ``known``) because some row's curvature may have changed much."""
         base, far = self.family.base, np.flatnonzero(~np.isfinite(known))
         if not (far.size and base.constant > 0.0 and self.family.problem.in_memory and self.arrays.stable):
@@ -970,14 +972,14 @@ class RowCandidates:
         least = min((norm for norm, _ in self.family.norm_cuts), default=np.inf)
         return far[base.constant * least * found.nu[far] < self.removals.metric_shares[far]]
 
-    def _followed_radii(self, found: Measured, far: Rows) -> Array:
+    def _bound_followed_radii(self, found: Measured, far: Rows) -> Array:
         """At least the distances in the metric from some candidates to the optima, where few rows have moved far or are long.
 
         The Hessian is at least that of the other rows: those few, left out, cost the share of the metric that their curvatures carry.
         """
         family, removals, constant = self.family, self.removals.take(far), self.family.base.constant
         problem, (first, second) = family.problem, (part[far] for part in found.score_errors)
-        away = model_scores(problem.matrix, self.arrays.take(self.models, far), problem.fit_intercept)
+        away = compute_model_scores(problem.matrix, self.arrays.take(self.models, far), problem.fit_intercept)
         away = np.abs(away - family.values.scores[:, None])
         away[self.rows[far], np.arange(far.size)] = 0.0
         off = problem.totals.largest_norm * first + second + family.largest_error
@@ -1004,9 +1006,9 @@ class RowCandidates:
             return radii, radii, nu
         base, largest = self.family.base, self.family.largest_norm
         here, ahead = base.radii(self.removals, largest, nu, base.constant * found.moved, found.rounding)
-        far = self._far(found, here)
+        far = self._find_far(found, here)
         if far.size:
-            here[far] = np.minimum(here[far], self._followed_radii(found, far))
+            here[far] = np.minimum(here[far], self._bound_followed_radii(found, far))
         return here, ahead, nu
 
     def measure(self) -> tuple[Measured, Array]:

@@ -20,12 +20,12 @@ from glru.linalg import CHUNK_BYTES, FEW, Array, gamma
 from glru.metric.columns import ColumnMetric
 from glru.problem import Problem
 from glru.sums import loss_hessian
-from glru.updates.gradients import model_scores
+from glru.updates.gradients import compute_model_scores
 
 
 def coordinates(rows: Problem, metric: ColumnMetric) -> Array:
     """Rows in the coordinates of a metric on the host; each errs by ``metric.solve_error`` of its norm."""
-    found: Array = model_scores(rows.matrix, metric.inverse, rows.fit_intercept)
+    found: Array = compute_model_scores(rows.matrix, metric.inverse, rows.fit_intercept)
     return found
 
 

@@ -106,14 +106,14 @@ class Refits:
                 least = np.minimum(least, part.min(axis=1) - self.error * np.maximum(1.0, part.max(axis=1)))
         return least
 
-    def groups_of(self, problem: Problem) -> NDArray[np.intp]:
+    def list_groups(self, problem: Problem) -> NDArray[np.intp]:
         """The group of each row of a problem in :attr:`class_factors`."""
         return (problem.y > 0.0).astype(np.intp) if self.groups is None else self.groups
 
     def weight_factors(self, problem: Problem, rows: NDArray[np.intp]) -> Array:
         """The factors of all rows' weights without each of some rows, a column per removal."""
         assert self.class_factors is not None
-        return self.class_factors[rows].T[self.groups_of(problem)]
+        return self.class_factors[rows].T[self.list_groups(problem)]
 
     def slack(self, problem: Problem) -> Array:
         """How far the score of each row is at most from that of :meth:`problem`, for all strengths' factors within their error."""
@@ -169,7 +169,7 @@ class Refits:
         weight[row] = 0.0
         changes: dict[str, Any] = {}
         if self.class_factors is not None:
-            weight *= self.class_factors[row, self.groups_of(problem)]
+            weight *= self.class_factors[row, self.list_groups(problem)]
         if self.strengths is not None:
             changes["penalty"] = rescaled(problem.penalty, self.strengths[row])
         if self.filled_columns.size:
@@ -188,7 +188,7 @@ class Refits:
         if self.class_factors is None:
             kept = problem.total_weight - weight
         else:
-            groups = self.groups_of(problem)
+            groups = self.list_groups(problem)
             totals = np.bincount(groups, weight, self.class_factors.shape[1])
             kept = self.class_factors @ totals - self.class_factors[np.arange(weight.size), groups] * weight
         kept = np.maximum(kept / problem.total_weight, 0.0)[:, None]
@@ -276,7 +276,7 @@ def factor_radii(
         radii = np.where((epsilon < 0.5) & (least > 0.0), radii, np.inf)
         if problem.fit_intercept and problem.matrix.stores_zeros:
             mean = np.asarray(problem.matrix.dense().mean(axis=0))
-            parts = problem.matrix.centred_chunks(mean)
+            parts = problem.matrix.centre_chunks(mean)
             norms = np.sqrt(np.sum([np.square(part) @ (1.0 / lam[places]) for places, part in parts], axis=0))
         else:
             norms = np.sqrt(problem.matrix.squared_row_norms(1.0 / lam))

@@ -15,7 +15,7 @@ import numpy as np
 from glru.bounds import Bounds
 from glru.linalg import FEW, TINY, Array, gamma
 from glru.metric.classes import EXPONENTS
-from glru.regions.classes import query_norms, unbounded_queries, widen_queries
+from glru.regions.classes import make_unbounded_queries, query_norms, widen_queries
 from glru.regions.local import local_radius
 from glru.updates.batch import SLOW, Certified, Decided, Mask, tighten
 from glru.updates.class_removals import ClassRemovals, curved, weight_share
@@ -39,7 +39,7 @@ class ClassRefits:
 
     def bounds(self, rows: Rows, reference: Rows, decided: Decided, n_steps: int) -> Bounds:
         """Bounds of the rows' queries under the models trained without them; rows leave as they are decided."""
-        lower, upper = unbounded_queries(rows.size, self.problem.n_scores)
+        lower, upper = make_unbounded_queries(rows.size, self.problem.n_scores)
         if not self.family.usable:
             return lower, upper
         size = max(1, MOST_SCORES // (self.problem.n_rows * self.problem.n_scores))
@@ -106,7 +106,7 @@ class ClassRefits:
     def group_gradients(self) -> Array:
         """The gradients of the losses of each group of rows at the base: groups, classes, columns."""
         assert self.refits.class_factors is not None
-        groups, X = self.refits.groups_of(self.problem), self.problem.matrix
+        groups, X = self.refits.list_groups(self.problem), self.problem.matrix
         weighted, found = self.problem.weights[:, None] * self.family.slopes, []
         for group in range(self.refits.class_factors.shape[1]):
             mine = np.where((groups == group)[:, None], weighted, 0.0)

@@ -24,11 +24,11 @@ from glru.linalg import FEW, HOST, TINY, Array, as_matrix, gamma, to_host, weigh
 from glru.metric.columns import ColumnMetric
 from glru.problem import Problem
 from glru.regions.local import local_radius
-from glru.regions.pieces import piece_depths, piece_radius
+from glru.regions.pieces import measure_piece_depths, piece_radius
 from glru.solution import Solution
-from glru.sums import whole_gradient
+from glru.sums import assemble_gradient
 from glru.updates.batch import SLOW, Certified, Decided, tighten
-from glru.updates.gradients import Descent, Gradients, model_scores
+from glru.updates.gradients import Descent, Gradients, compute_model_scores
 from glru.updates.local_rows import LocalRows, Removals, has_local_rows, has_piece_rows, newton_remainders
 from glru.updates.moments import ThirdDerivatives
 from glru.updates.refits import Refits
@@ -87,24 +87,24 @@ class TallRefits:
         """The bounds from a base one Newton step closer, where the error of the metric would matter in narrow intervals."""
         return self if self.family.eta <= TIGHT_ETA else TallRefits(self.family, self.refits)
 
-    def quick_bounds(self, rows: Rows, decided: Decided) -> Bounds:
+    def bound_quickly(self, rows: Rows, decided: Decided) -> Bounds:
         """Bounds of the rows' scores without a product of the rows with every model; none where a loss has kinks."""
         lower, upper = unbounded(rows.size)
         if self.problem.loss.piecewise:
             return lower, upper
         size = max(1, MOST_ENTRIES // (self.problem.n_columns + 1))
         for start in range(0, rows.size, size):
-            places, first = self.first_candidates(rows[start : start + size])
+            places, first = self.find_first_candidates(rows[start : start + size])
             if first is not None:
-                lower[start + places], upper[start + places] = first.quick_bounds()
+                lower[start + places], upper[start + places] = first.bound_quickly()
         left = np.flatnonzero(~decided(lower, upper))
         if self.has_second_order(left.size):
             for start in range(0, left.size, size):
                 mine = left[start : start + size]
-                places, first = self.closer.first_candidates(rows[mine])
+                places, first = self.closer.find_first_candidates(rows[mine])
                 if first is not None:
                     mine = mine[places]
-                    found = intersect((lower[mine], upper[mine]), first.second_order_bounds())
+                    found = intersect((lower[mine], upper[mine]), first.bound_to_second_order())
                     lower[mine], upper[mine] = found
         return lower, upper
 
@@ -146,13 +146,13 @@ class TallRefits:
     def bounds(self, rows: Rows, decided: Decided, n_steps: int) -> Bounds:
         """Bounds of the rows' scores under the models trained without them; rows leave as they are decided."""
         lower, upper = unbounded(rows.size)
-        places, first = self.first_candidates(rows)
+        places, first = self.find_first_candidates(rows)
         if first is not None:
             found = tighten(first, decided, n_steps)
             lower[places], upper[places] = found.lower, found.upper
         return lower, upper
 
-    def first_candidates(self, rows: Rows) -> "tuple[Rows, TallCandidates | None]":
+    def find_first_candidates(self, rows: Rows) -> "tuple[Rows, TallCandidates | None]":
         """The places of the rows of which something is proven, and the first candidates without them."""
         if not self.family.usable:
             return np.empty(0, dtype=np.intp), None
@@ -262,7 +262,7 @@ class TallRefits:
     def base_gradient(self) -> Array:
         """The gradient at the base."""
         problem, values, point = self.problem, self.family.values, self.family.point
-        return whole_gradient(problem.totals, point, self.loss_gradient(problem.weights * values.slopes))
+        return assemble_gradient(problem.totals, point, self.loss_gradient(problem.weights * values.slopes))
 
     @cached_property
     def base_size(self) -> float:
@@ -278,9 +278,9 @@ class TallRefits:
 
     @cached_property
     def class_gradients(self) -> Array:
-        """The gradients of the losses of each group of rows at the base, a column each."""
+        """The gradients of the losses of each group of rows at the base, one column each."""
         assert self.refits.class_factors is not None
-        forces, groups = self.problem.weights * self.family.values.slopes, self.refits.groups_of(self.problem)
+        forces, groups = self.problem.weights * self.family.values.slopes, self.refits.list_groups(self.problem)
         each = range(self.refits.class_factors.shape[1])
         return np.column_stack([self.loss_gradient(np.where(groups == group, forces, 0.0)) for group in each])
 
@@ -360,7 +360,7 @@ class Linear(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class TallCandidates:
-    """Models without one row each, a column each, under their own preprocessing."""
+    """Models without one row each, one column each, under their own preprocessing."""
 
     owner: TallRefits
     rows: Rows
@@ -423,7 +423,7 @@ class TallCandidates:
             self.owner.family.base,
         )
         columns, own = refits.filled_columns, (rows, np.arange(rows.size))
-        scores = model_scores(problem.matrix, self.models, problem.fit_intercept)
+        scores = compute_model_scores(problem.matrix, self.models, problem.fit_intercept)
         if columns.size:
             scores += owner.refits.mask @ (self.fills * self.models[columns])
         centers, (first, second) = scores[own], self._score_errors()
@@ -477,7 +477,9 @@ class TallCandidates:
         """At most the depths of all rows in their curved pieces under each model, as multiples of their norms in the metric; not of the row that is left out."""
         problem, family = self.owner.problem, self.owner.family
         lengths = np.sqrt(problem.squared_row_norms) * (1.0 + gamma(problem.n_columns + 4)) + TINY
-        depths = piece_depths(problem.loss, problem.y[:, None], scores, lengths[:, None] * errors[0] + errors[1])
+        depths = measure_piece_depths(
+            problem.loss, problem.y[:, None], scores, lengths[:, None] * errors[0] + errors[1]
+        )
         depths[self.rows, np.arange(self.rows.size)] = np.inf
         norms = family.removals(np.arange(problem.n_rows)).norms[:, None] + self.fill_sizes
         with np.errstate(all="ignore"):
@@ -505,7 +507,7 @@ class TallCandidates:
         usable = np.isfinite(half) & np.isfinite(centers)
         return widen(np.where(usable, centers, 0.0), np.where(usable, half, np.inf))
 
-    def quick_bounds(self) -> Bounds:
+    def bound_quickly(self) -> Bounds:
         """Bounds of the left-out rows' scores from the Newton equation, without a product of the rows with every model.
 
         With ``delta`` the step from the base, the gradient is what the step leaves of the Newton equation, computed here, and the
@@ -515,9 +517,9 @@ class TallCandidates:
         with np.errstate(all="ignore"):
             left = np.sqrt(np.einsum("ij,ij->j", known.left, known.left)) * (1.0 + gamma(len(known.left) + 8))
             remainder = newton_remainders(known.exponents) * known.moved
-            return self._closed_bounds(left, remainder)
+            return self._bound_closed(left, remainder)
 
-    def second_order_bounds(self) -> Bounds:
+    def bound_to_second_order(self) -> Bounds:
         """Bounds after one more step, from the third derivatives of the losses (:mod:`glru.updates.second_order`)."""
         metric, removals = self.owner.family.base.metric, self.removals
         with np.errstate(all="ignore"):
@@ -536,9 +538,9 @@ class TallCandidates:
         left = np.sqrt(np.einsum("ij,ij->j", gradients, gradients)) * (1.0 + gamma(len(half) + 8)) + errors
         farthest = known.exponents / self.owner.family.base.constant
         remainder = float(problem.loss.fourth_constant or 0.0) / 6.0 * np.exp(known.exponents) * farthest * fourths
-        return self._closed_bounds(left, remainder * (1.0 + FEW))
+        return self._bound_closed(left, remainder * (1.0 + FEW))
 
-    def _closed_bounds(self, left: Array, remainder: Array) -> Bounds:
+    def _bound_closed(self, left: Array, remainder: Array) -> Bounds:
         """Bounds from the norms of what is left of an expanded gradient, and of the remainder in units of the weighted curvatures."""
         known, shares = self._linear, self.removals.metric_shares
         remainder = known.largest_factor * remainder * (1.0 + known.thetas / np.sqrt(shares))
@@ -560,7 +562,7 @@ class TallCandidates:
         moves = own - removals.scores
         weights = removals.weights
         if refits.class_factors is not None:
-            weights = weights * refits.class_factors[self.rows, refits.groups_of(problem)[self.rows]]
+            weights = weights * refits.class_factors[self.rows, refits.list_groups(problem)[self.rows]]
         forces = weights * (removals.slopes + removals.curvatures * moves)
         gradients = owner.base_gradient[:, None] - block * forces
         changed, unsure, most = np.zeros(self.rows.size), np.zeros(self.rows.size), 1.0
@@ -805,8 +807,8 @@ class WideRefits:
         mask = self.refits.mask
         return sp.csr_array(mask) if mask.sum() < SPARSE_MASK * mask.size else mask
 
-    def fills_of(self, rows: Rows) -> Array:
-        """The moves of the fills without some rows, a row each."""
+    def get_fills(self, rows: Rows) -> Array:
+        """The moves of the fills without some rows, one row each."""
         return self._fills if rows.size == len(self._fills) else self._fills[rows]
 
     @cached_property
@@ -826,7 +828,7 @@ class WideRefits:
             return np.where(refits.smallest > 0.0, np.sqrt(1.0 + off / refits.smallest), np.inf) * (1.0 + FEW)
 
     def _own_norms(self, scaled: Array) -> Array:
-        """At least the norms of moves of the fills in each removal's own metric; ``scaled``: in that of the penalty, a row each or one for all."""
+        """At least the norms of moves of the fills in each removal's own metric; ``scaled``: in that of the penalty, one row each or one for all."""
         columns, strengths = self.refits.filled_columns, self.refits.strengths
         squares = np.square(scaled) / (1.0 if strengths is None else strengths[:, columns])
         norms = np.sqrt(squares.sum(axis=1)) * (1.0 + gamma(columns.size + 8))
@@ -846,12 +848,12 @@ class WideRefits:
 
     @cached_property
     def inverse(self) -> Array:
-        """The inverse of the strengths without each row, a row each; one row where they stay."""
+        """The inverse of the strengths without each row, one row each; one row where they stay."""
         inverse, strengths = self.family.side.inverse[None, :], self.refits.strengths
         return inverse if strengths is None else inverse / strengths
 
-    def inverse_of(self, rows: Rows, columns: slice) -> Array:
-        """The inverse of some columns' strengths without some rows, a row each; one row where they stay."""
+    def invert_factor(self, rows: Rows, columns: slice) -> Array:
+        """The inverse of some columns' strengths without some rows, one row each; one row where they stay."""
         found = self.inverse[:, columns]
         return found if len(found) == 1 or np.array_equal(rows, np.arange(len(found))) else found[rows]
 
@@ -866,7 +868,7 @@ class WideRefits:
     def _chunks(self) -> Iterator[tuple[slice, Array]]:
         side = self.family.side
         center = np.zeros(side.inverse.size) if side.center is None else side.center
-        return self.problem.matrix.centred_chunks(center)
+        return self.problem.matrix.centre_chunks(center)
 
     def norms(self, rows: Rows) -> Array:
         """At least the norms of all rows in the metric of each removal's own penalty, a column per removal; fills not moved."""
@@ -875,7 +877,7 @@ class WideRefits:
             return np.broadcast_to(side.norms[:, None], (side.norms.size, rows.size))
         squares = np.zeros((side.norms.size, rows.size))
         for part, block in self.blocks():
-            squares += np.square(block) @ self.inverse_of(rows, part).T
+            squares += np.square(block) @ self.invert_factor(rows, part).T
         squares *= 1.0 + FEW
         scale = 1.0 / np.sqrt(self.refits.smallest[rows])
         return np.sqrt(squares * (1.0 + gamma(side.inverse.size + 8))) * (1.0 + FEW) + side.tiny * scale
@@ -1002,7 +1004,7 @@ class ShrunkStrengths:
 @final
 @dataclass(frozen=True, eq=False)
 class WideCandidates:
-    """Models ``(b, beta)`` without one row each, a column each, under their own preprocessing."""
+    """Models ``(b, beta)`` without one row each, one column each, under their own preprocessing."""
 
     owner: WideRefits
     rows: Rows
@@ -1023,14 +1025,14 @@ class WideCandidates:
         columns, scores = refits.filled_columns, side.border @ self.free
         extra = np.zeros((self.rows.size, side.inverse.size if columns.size else 0))
         if columns.size:
-            moves = owner.fills_of(self.rows)
+            moves = owner.get_fills(self.rows)
             extra[:, columns] = moves * (owner.mask.T @ self.duals).T
         # A row of images per removal, as strengths are stored.
         for part, block in owner.blocks():
             images = self.duals.T @ block
             if columns.size:
                 images += extra[:, part]
-            images *= owner.inverse_of(self.rows, part)
+            images *= owner.invert_factor(self.rows, part)
             scores = scores + block @ images.T
             if columns.size:
                 extra[:, part] = images
@@ -1119,7 +1121,7 @@ class WideCandidates:
         """Some of the candidates after one more step with the old Hessian."""
         rows, family = self.rows[members], self.owner.family
         own, forces = (rows, np.arange(rows.size)), self._certificate[1][:, members]
-        residuals, change = family.next_step(own, forces, self.duals[:, members])
+        residuals, change = family.take_next_step(own, forces, self.duals[:, members])
         duals, free = self.duals[:, members] - residuals, self.free[:, members] + change
         last = duals, free, residuals
         if self.last is not None:

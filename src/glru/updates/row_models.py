@@ -203,7 +203,7 @@ class RowEllipsoid(Region):
         far = (self.radius + self.models.side.unit * self._norm_sum) * (1.0 + FEW) + TINY
         return far / float(np.sqrt(strength)) * (1.0 + FEW) if strength > 0.0 else np.inf
 
-    def row_bounds(self, rows: Rows) -> Bounds:
+    def bound_rows(self, rows: Rows) -> Bounds:
         """Bounds of the scores of some of the rows, corrected to first order."""
         models, column = self.models, self.models.arrays.put(self.duals[:, None])
         images, exponent, nu = models.images(self.metric, rows), np.array([self.exponent]), np.array([self.nu])
@@ -507,16 +507,16 @@ class RowModels:
             if not np.isfinite(here.nu):
                 break
             if not self.local:
-                found = intersect(found, self._gap_bounds(here, queries))
+                found = intersect(found, self._bound_by_gap(here, queries))
             elif here.is_close:
-                found = intersect(found, here.row_bounds(queries))
+                found = intersect(found, here.bound_rows(queries))
             exhausted = here.proven and here.nu <= 8.0 * here.rounding and not here.nu < 0.5 * before
             if decided(*found) or exhausted:
                 break
             before = min(before, here.nu)
         return Retrained(*found, steps, exhausted, here.duals, here.free)
 
-    def _gap_bounds(self, here: "RowEllipsoid", queries: Rows) -> Bounds:
+    def _bound_by_gap(self, here: "RowEllipsoid", queries: Rows) -> Bounds:
         """Bounds of some rows' scores from the duality gap of a model without free coordinates."""
         norms, weights = self.side.norms[queries], self.arrays.put(here.weights[:, None])
         projected, there, gap = self.gaps(weights, self.arrays.put(here.duals[:, None]), None)

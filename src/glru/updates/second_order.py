@@ -44,13 +44,15 @@ class SecondOrder(NamedTuple):
     exponents: Array
 
 
-def second_order_bounds(family: LocalRows, rows: Rows) -> Bounds:
+def bound_to_second_order(family: LocalRows, rows: Rows) -> Bounds:
     """Bounds of the rows' scores under the models trained without them; for what :meth:`LocalRows.has_second_order` holds of."""
     if not family.usable:
         return unbounded(rows.size)
     removals, found = family.removals(rows), second_order_steps(family, rows)
     centers = removals.scores + found.shifts
-    return family.base.ellipsoid_bounds(removals, family.largest_norm, centers, found.nu, found.exponents, found.errors)
+    return family.base.bound_by_ellipsoids(
+        removals, family.largest_norm, centers, found.nu, found.exponents, found.errors
+    )
 
 
 def second_order_steps(family: LocalRows, rows: Rows) -> SecondOrder:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from glru.bounds import Bounds, intersect, unbounded
 from glru.problem import Point, Problem
 from glru.regions.local import has_support
-from glru.regions.support import Support, SupportEllipsoid, support_of
+from glru.regions.support import Support, SupportEllipsoid, guess_support
 from glru.solution import Solution
-from glru.solvers.prox_newton import model_step
+from glru.solvers.prox_newton import step_on_model
 from glru.sums import Expansion
 from glru.updates.batch import Decided
 from glru.updates.local_rows import LocalRows, RowCandidates
@@ -51,7 +51,7 @@ def find_support(problem: Problem, start: Point, share: float = 0.0) -> SupportE
     exact = finds_supports_anywhere(problem)
     for _ in range(MOST_STEPS):
         _, slopes, curvatures = problem.loss.expand(problem.y, scores)
-        before, (coef, shift, move) = coef, model_step(problem, coef, slopes, curvatures, WORKING)
+        before, (coef, shift, move) = coef, step_on_model(problem, coef, slopes, curvatures, WORKING)
         scores, intercept = scores + move, intercept + shift
         # A proof costs less than the step that would show that the support stays.
         found = SupportEllipsoid(problem, Point(coef, intercept), share)
@@ -66,7 +66,7 @@ class SupportRows:
 
     def __init__(self, solution: Solution, factor: float) -> None:
         self.problem, self.point, self.factor = solution.problem, solution.point, factor
-        self.signs = np.tile(support_of(self.problem, self.point), (self.problem.n_rows, 1))
+        self.signs = np.tile(guess_support(self.problem, self.point), (self.problem.n_rows, 1))
         self.proven = np.zeros(self.problem.n_rows, dtype=bool)
 
     def bounds(self, rows: Rows, decided: Decided, n_steps: int) -> Bounds:

@@ -66,7 +66,7 @@ CHEAP_ROWS = 128
 """Below this number of rows a step in a batch and a training differ by more than their arithmetic: by their overhead."""
 
 
-def leverage_cost(problem: Problem, n_rows: int) -> float:
+def estimate_leverage_cost(problem: Problem, n_rows: int) -> float:
     """What the leverages of some rows cost, with all that is formed for them, as a product with X costs."""
     size = float(problem.n_rows)
     return (
@@ -131,7 +131,7 @@ class WideRows(RowModels):
         if many or "leverages" in metric.__dict__:
             return metric.leverages
         if self._few is None or not np.all(np.isin(rows, self._few.rows)):
-            self._few = metric.leverages_of(rows)
+            self._few = metric.compute_leverages(rows)
         return self._few
 
     @property
@@ -170,17 +170,19 @@ class WideRows(RowModels):
         _, _, scores, _ = self.first(rows)
         return self.arrays.entries(scores, (rows, np.arange(rows.size)))
 
-    def quick_bounds(self, rows: Rows) -> Bounds:
+    def bound_quickly(self, rows: Rows) -> Bounds:
         """Bounds of the removed rows' scores after one Newton step each, from the sizes of the forces or by a ball."""
         if not self.local:
-            return self.ball_bounds(rows, lambda lower, _: np.zeros(lower.shape, dtype=bool), 1)
+            return self.bound_by_balls(rows, lambda lower, _: np.zeros(lower.shape, dtype=bool), 1)
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
         places = self.usable(rows)
         if self.has_closed_form:
             lower[places], upper[places] = self._closed_form(rows[places], self.metric.leverages)
         else:
             duals, _, scores, errors = self.first(rows[places])
-            lower[places], upper[places] = self._quickly((rows[places], np.arange(places.size)), duals, scores, errors)
+            lower[places], upper[places] = self._bound_by_sizes(
+                (rows[places], np.arange(places.size)), duals, scores, errors
+            )
         return lower, upper
 
     @property
@@ -189,12 +191,12 @@ class WideRows(RowModels):
         problem = self.problem
         return problem.unpenalised.size == 0 and (self.local or not problem.fit_intercept) and not self.has_closed_form
 
-    def newton_models(self, rows: Rows) -> tuple[Any, Array]:
+    def find_newton_models(self, rows: Rows) -> tuple[Any, Array]:
         """The candidates one Newton step from the old model, ``b`` and ``beta``, without proof."""
         found = BallSteps.first(self, rows)
         return found.duals, found.free
 
-    def ball_bounds(self, rows: Rows, decided: Decided, n_steps: int = BALL_STEPS) -> Bounds:
+    def bound_by_balls(self, rows: Rows, decided: Decided, n_steps: int = BALL_STEPS) -> Bounds:
         """Bounds of the removed rows' scores by balls around Newton candidates, which need no leverages; rows leave as they are decided."""
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
         places = np.flatnonzero(np.isfinite(self.factors[rows]))
@@ -243,7 +245,7 @@ class WideRows(RowModels):
         return np.flatnonzero(usable & np.isfinite(known.norms_without[known.places(rows)]))
 
     def _weights(self, rows: Rows) -> Any:
-        """The weights of the models without each row, a column each; their own is not set to zero."""
+        """The weights of the models without each row, one column each; their own is not set to zero."""
         ratios = self.factors[rows] / self.factor
         if np.all(ratios == 1.0):
             return self.arrays.put(self.weights)[:, None]
@@ -279,12 +281,12 @@ class WideRows(RowModels):
         return first * (1.0 + FEW), (errors[1][members] + more[1] + 8.0 * UNIT * size) * (1.0 + FEW)
 
     def _curvatures(self, entries: Entries, scores: Any) -> Any:
-        """The weighted curvatures at the scores of models without a row each."""
+        """The weighted curvatures at the scores of models without one row each."""
         curvatures = self.problem.loss.curvature(self.arrays.put(self.problem.y)[:, None], scores)
         return self.arrays.zero_out(self._weights(entries[0]) * curvatures, entries)
 
     def least_shares(self, rows: Rows, curvatures: Any) -> Array:
-        """Shares of the old metric without each row that the Hessians of some curvatures (a column each) have at least.
+        """Shares of the old metric without each row that the Hessians of some curvatures (one column each) have at least.
 
         The best of a few ``c`` in the module's inequality. At ``c`` the smallest ``D_k / d_k`` nothing is left of the sum.
         """
@@ -292,7 +294,7 @@ class WideRows(RowModels):
         entries, old = (rows, np.arange(rows.size)), arrays.put(metric.curvatures)[:, None]
         with np.errstate(all="ignore"):
             ratios = arrays.zero_out(old / arrays.xp.where(old > 0.0, curvatures, 1.0), entries)
-            best = 1.0 / np.maximum(arrays.largest_of(ratios, self.used), 1.0) * (1.0 - FEW)
+            best = 1.0 / np.maximum(arrays.find_largest(ratios, self.used), 1.0) * (1.0 - FEW)
         if not np.all(np.isfinite(norms[self.used])):
             return best
         squares = np.where(self.used, np.square(norms), 0.0)
@@ -348,7 +350,7 @@ class WideRows(RowModels):
         second = (
             errors[1]
             + np.abs(multiples) * known.errors[1][at]
-            + FEW * (sizes + arrays.largest_of(arrays.absolute(moved * 1.0), self.used))
+            + FEW * (sizes + arrays.find_largest(arrays.absolute(moved * 1.0), self.used))
         )
         models = arrays.zero_out(models, (rows, np.arange(rows.size)))
         return (
@@ -358,7 +360,7 @@ class WideRows(RowModels):
             (first * (1.0 + FEW), second * (1.0 + FEW)),
         )
 
-    def _quickly(self, entries: Entries, duals: Any, scores: Any, errors: Errors) -> Bounds:
+    def _bound_by_sizes(self, entries: Entries, duals: Any, scores: Any, errors: Errors) -> Bounds:
         """Bounds from the sizes of the forces alone: ``|g|^2 <= sum_k e_k^2 / d_k``, and ``|g| <= sum_k |e_k| |x_k|``."""
         arrays, side, metric, rows = self.arrays, self.side, self.metric, entries[0]
         known, strong = self.known(rows), metric.strong
@@ -384,15 +386,15 @@ class WideRows(RowModels):
         return self.widened(arrays.entries(scores, entries), half)
 
     def _forces(self, entries: Entries, duals: Any, scores: Any, errors: Errors) -> tuple[Any, Any, Array]:
-        """The forces of models without a row each, the sizes of their parts, and how far the curvatures may be off."""
+        """The forces of models without one row each, the sizes of their parts, and how far the curvatures may be off."""
         arrays, rows = self.arrays, entries[0]
         forces, sizes = self.forces(self._weights(rows), duals, scores, entries)
         away = arrays.zero_out(arrays.absolute(scores - arrays.put(self.base)[:, None]), entries)
-        exponent = self.exponent(arrays.largest_of(away, self.used), errors, self.used)
+        exponent = self.exponent(arrays.find_largest(away, self.used), errors, self.used)
         return forces, sizes, exponent + np.abs(np.log(self.factors[rows] / self.factor)) * (1.0 + FEW)
 
     def _certified(self, entries: Entries, duals: Any, scores: Any, errors: Errors) -> tuple[Any, Certified]:
-        """The forces of models without a row each, and bounds of the row's score."""
+        """The forces of models without one row each, and bounds of the row's score."""
         arrays, side, metric, rows = self.arrays, self.side, self.metric, entries[0]
         known = self.known(rows)
         growth = known.growth[known.places(rows)]
@@ -425,7 +427,7 @@ class WideRows(RowModels):
         return found
 
     def gradient_norms(self, entries: Entries, forces: Any) -> Array:
-        """At least the norms of gradients in the metrics without a row each, from the leverages of all rows or from a step."""
+        """At least the norms of gradients in the metrics without one row each, from the leverages of all rows or from a step."""
         arrays, side, metric, rows = self.arrays, self.side, self.metric, entries[0]
         known = self.known(rows)
         if known is self._few:
@@ -447,7 +449,7 @@ class WideRows(RowModels):
         own = np.abs(arrays.entries(image, entries)) + known.norms[rows] * summed + side.norms[rows] * first + second
         return np.hypot(norms, metric.root[rows] * known.growth[rows] * own) * (1.0 + FEW)
 
-    def next_step(self, entries: Entries, forces: Any, duals: Any) -> tuple[Any, Array]:
+    def take_next_step(self, entries: Entries, forces: Any, duals: Any) -> tuple[Any, Array]:
         """The next Newton steps: what they take from ``b``, and what they add to ``beta``."""
         arrays, metric, rows = self.arrays, self.metric, entries[0]
         known, sums = self.known(rows), to_host(arrays.put(self.side.border.T) @ duals)
@@ -484,9 +486,9 @@ class BallSteps:
         arrays, images = family.arrays, family.metric.row_images(rows)
         duals, free, _, _ = family._shared_step
         models = arrays.put(duals)[:, None] + arrays.xp.zeros_like(images[0])
-        return cls(family, rows, models, np.repeat(free[:, None], rows.size, axis=1), images)._without_row()
+        return cls(family, rows, models, np.repeat(free[:, None], rows.size, axis=1), images)._remove_row()
 
-    def _without_row(self) -> "BallSteps":
+    def _remove_row(self) -> "BallSteps":
         """The models plus multiples of the rows' images that leave nothing of their own ``b``: the metric without the row."""
         arrays, entries = self.family.arrays, (self.rows, np.arange(self.rows.size))
         images, free = self.images
@@ -521,9 +523,7 @@ class BallSteps:
         free, border = self.free[:, members], arrays.put(family.side.border.T)
         forces, _ = family.forces(family._weights(rows), duals, scores, (rows, np.arange(rows.size)))
         change, moves = family.metric.solve(forces, to_host(border @ duals))
-        return BallSteps(
-            family, rows, duals + moves, free + change, (images, self.images[1][:, members])
-        )._without_row()
+        return BallSteps(family, rows, duals + moves, free + change, (images, self.images[1][:, members]))._remove_row()
 
     def exact(self, members: NDArray[np.bool_]) -> None:
         """Ellipsoids take exact steps."""
@@ -576,7 +576,7 @@ class ChordSteps:
         family, side, arrays = self.family, self.family.side, self.family.arrays
         entries = self.rows[members], np.arange(np.count_nonzero(members))
         duals, scores, forces = (arrays.take(matrix, members) for matrix in (here.duals, here.scores, forces))
-        residuals, change = family.next_step(entries, forces, duals)
+        residuals, change = family.take_next_step(entries, forces, duals)
         duals, scores = arrays.zero_out(duals - residuals, entries), scores - side.scores(residuals, -change)
         free = self.free[:, members] + change
         errors = family.summed_errors(here.errors, members, duals, free, scores, side.score_errors(residuals, change))
@@ -591,7 +591,7 @@ class ChordSteps:
         rows, take = self.rows[members], np.flatnonzero(members)
         duals, scores, free = arrays.take(here.duals, take), arrays.take(here.scores, take), self.free[:, take]
         away = arrays.zero_out(arrays.absolute(scores - arrays.put(family.base)[:, None]), (rows, np.arange(rows.size)))
-        away = arrays.largest_of(away, family.used)
+        away = arrays.find_largest(away, family.used)
         far = np.flatnonzero(~(away < FAR_MOVE))
         first, second = (error[take] for error in here.errors)
         if far.size:

@@ -55,7 +55,7 @@ class Claim:
 
 
 @singledispatch
-def claims_of(result: Any, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
+def list_claims(result: Any, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
     """Every claim of a result."""
     raise TypeError(
         "verify takes what glru.loocv, glru.cross_val_predict, glru.after or glru.stepwise returned; "
@@ -63,7 +63,7 @@ def claims_of(result: Any, problem: Problem, queries: Any, targets: Any) -> list
     )
 
 
-@claims_of.register
+@list_claims.register
 def _(result: LOOCVResult, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
     if not result.certified:
         raise ValueError(f"only proven bounds can be verified; the method {result.method!r} proves nothing.")
@@ -125,7 +125,7 @@ def _list_refitted_claims(refitted: Refitted, k: int, names: list[tuple[str, int
     return found
 
 
-@claims_of.register
+@list_claims.register
 def _(result: CrossValResult, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
     _require_own(result, problem)
     if result.refitted is not None:
@@ -160,7 +160,7 @@ def _(result: CrossValResult, problem: Problem, queries: Any, targets: Any) -> l
     ]
 
 
-@claims_of.register
+@list_claims.register
 def _(result: After, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
     def model() -> Problem:
         return result.change.apply(problem)
@@ -180,7 +180,7 @@ def _(result: After, problem: Problem, queries: Any, targets: Any) -> list[Claim
     return found
 
 
-@claims_of.register
+@list_claims.register
 def _(result: StepwiseResult, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
     information = result.criterion in ("aic", "bic")
     if information and not isinstance(problem.loss, Logistic | Squared):

@@ -14,7 +14,7 @@ from glru._results import Shown, make_frame
 from glru.after import After
 from glru.linalg import Array
 from glru.problem import Problem
-from glru.verify.claims import Claim, claims_of
+from glru.verify.claims import Claim, list_claims
 
 
 @final
@@ -161,7 +161,7 @@ def verify(
             "Call glru.verify(result, problem)."
         )
     require("mpmath", "verify", "glru.verify")
-    claims = claims_of(result, problem, queries, targets)
+    claims = list_claims(result, problem, queries, targets)
     telling = [claim for claim in claims if claim.says_something]
     compared: list[tuple[str, float, float, float]] = []
     margins, wrong, unchecked, budget = [], [], 0, Budget(max_seconds)

@@ -29,7 +29,7 @@ from glru.model_selection.loocv import Bound, Method, Width
 from glru.model_selection.result import LOOCVResult
 from glru.sklearn.adapt import adapt
 from glru.sklearn.adapted import Adapted, probabilities_of
-from glru.sklearn.after import after_models
+from glru.sklearn.after import change_models
 from glru.sklearn.drop_ins import loocv_adapted
 from glru.sklearn.preprocessing import OUTPUT, as_double
 from glru.solution import Solution
@@ -175,7 +175,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         After
         """
         self._require_data("after", "glru.after(model, change, X=X, y=y)")
-        return after_models(self.adapted_, self.solutions_, change, candidate, bound, max_steps, max_seconds)
+        return change_models(self.adapted_, self.solutions_, change, candidate, bound, max_steps, max_seconds)
 
     @check_call
     def loocv(

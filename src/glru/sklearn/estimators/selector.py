@@ -14,7 +14,7 @@ from glru._options import check_options, suggest_options
 from glru.linalg import use_threads
 from glru.selection import Settings
 from glru.sklearn.estimators.linear import validate_input
-from glru.sklearn.preprocessing import weight_name
+from glru.sklearn.preprocessing import name_weight
 from glru.sklearn.stepwise import select_features
 
 SCORING: dict[str, Literal["error", "log_loss", "squared_error"]] = {
@@ -182,7 +182,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
             )
         self.support_ = np.zeros(matrix.shape[1], dtype=bool)
         self.support_[self.result_.selected] = True
-        fit_options = {} if sample_weight is None else {weight_name(self.estimator): sample_weight}
+        fit_options = {} if sample_weight is None else {name_weight(self.estimator): sample_weight}
         self.estimator_ = clone(self.estimator).fit(matrix[:, self.support_], targets, **fit_options)
         return self
 

@@ -22,7 +22,7 @@ from glru.sklearn.estimators.linear import (
     Regressor,
     check_weight,
 )
-from glru.sklearn.held_out import HeldOut, bound_held_out, bound_held_out_grid, default_width
+from glru.sklearn.held_out import HeldOut, bound_held_out, bound_held_out_grid, choose_default_width
 from glru.solution import Solution
 from glru.solvers.api import Solver
 
@@ -63,7 +63,7 @@ class Tuned(LinearModel):
         adapted = self._adapt(self._model(**{name: float(grid[0])}), X, y, sample_weight)
         _check_criterion(adapted, criterion)
         every = [adapted, *(adapt_again(adapted, self._model(**{name: float(value)})) for value in grid[1:])]
-        width = None if criterion == "error" and len(adapted.problems) == 1 else default_width(adapted)
+        width = None if criterion == "error" and len(adapted.problems) == 1 else choose_default_width(adapted)
         starts: list[tuple[Solution, ...] | None] = [None] * grid.size
         value_of = partial(bound_value, criterion=criterion, by_fold=self.cv is not None)
         if isinstance(cv, LeaveOneOut):

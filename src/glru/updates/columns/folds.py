@@ -286,14 +286,14 @@ class Evaluated:
         self.gradients = self._sums(self.slopes) + family.strengths * self.coefs
         self.own_gradients = np.zeros_like(self.own)
         if family.add:
-            self.own_gradients = self._own_sums(self.slopes) + family.own_lam[:, members] * self.own
+            self.own_gradients = self._compute_own_sums(self.slopes) + family.own_lam[:, members] * self.own
         else:
             self.gradients[:, np.arange(members.size), family.places[members]] = 0.0
 
     def _sums(self, terms: Array) -> Array:
         return np.matmul(terms, np.swapaxes(self.family.A, 1, 2))
 
-    def _own_sums(self, terms: Array) -> Array:
+    def _compute_own_sums(self, terms: Array) -> Array:
         return np.einsum("kmn,kmn->km", terms, np.broadcast_to(self.columns, terms.shape))
 
     def _length(self, coefs: Array, own: Array, power: float, here: Any = slice(None)) -> Array:

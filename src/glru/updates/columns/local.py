@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.certificate import score_errors
 from glru.linalg import FEW, TINY, Array, Entries, Matrix, gamma, to_host
-from glru.metric.columns import column_metric
+from glru.metric.columns import make_column_metric
 from glru.problem import Point, Problem
-from glru.sums import Floor, expand, score_errors_of_rows, whole_gradient, whole_hessian
+from glru.sums import Floor, assemble_gradient, assemble_hessian, expand, score_errors_of_rows
 from glru.updates.batch import NEAR_FLOOR, SLOW, Certified, Tightened, tighten
 from glru.updates.carried_rows import sum_error
-from glru.updates.columns.one_step import FOLLOWED_MOVES, Moves, least_radius, lost_shares, row_norm_cuts, unit_of
+from glru.updates.columns.one_step import FOLLOWED_MOVES, Moves, find_unit, least_radius, lost_shares, row_norm_cuts
 from glru.updates.gradients import (
     EXACT_STEPS,
     Descent,
     Gradients,
     Measured,
-    model_scores,
+    compute_model_scores,
     newton_directions,
     split_models,
 )
@@ -88,7 +88,7 @@ class LocalColumns:
         problem, totals = self.problem, self.problem.totals
         here = expand(problem, point, Floor.of(problem.loss))
         assert here.rows is not None
-        self.metric = column_metric(totals, whole_hessian(totals, here.hessian))
+        self.metric = make_column_metric(totals, assemble_hessian(totals, here.hessian))
         errors = score_errors(problem, point.coef, point.intercept, here.rows.scores)
         largest_error = score_errors_of_rows(problem, errors).largest
         # Curvatures were taken at computed scores.
@@ -96,7 +96,7 @@ class LocalColumns:
         self.usable = self.eta < 0.5
         if not self.usable:
             return
-        gradient = whole_gradient(totals, point, here.gradient)
+        gradient = assemble_gradient(totals, point, here.gradient)
         self.start = point.packed(problem.fit_intercept) - self.metric.solve(gradient)
         self.gradients = Gradients(problem, self.metric, point, largest_error)
         self.origin_scores, self.curvatures = here.rows.scores, problem.weights * here.rows.curvatures
@@ -134,8 +134,8 @@ class LocalColumns:
         problem, metric, constant = self.problem, self.metric, self.constant
         images = metric.inverse @ metric.inverse[columns].T
         squares = images[columns, np.arange(columns.size)]
-        tau = model_scores(problem.matrix, images, problem.fit_intercept)
-        met = model_scores(self.queries, images, problem.fit_intercept)
+        tau = compute_model_scores(problem.matrix, images, problem.fit_intercept)
+        met = compute_model_scores(self.queries, images, problem.fit_intercept)
         # x^T V V^T e_j for x^T R^-1 R^-T e_j: two errors of ``solve_error`` each and the rounding of the products, no larger. They are far
         # below 1, as tau <= gamma |R| |V| and eta >= gamma |R|^2 |V|^2: where the family is usable, tau^2 < gamma / 2.
         unit, axes = 4.0 * metric.solve_error, np.sqrt(squares) * (1.0 + 4.0 * metric.solve_error)
@@ -147,7 +147,7 @@ class LocalColumns:
             used = problem.weights > 0.0
             most = np.abs(tau if used.all() else tau[used]).max(axis=0) * (1.0 + FEW)
             # The units of the objective and of the columns are in tau, whose fourth powers may underflow.
-            scale = unit_of(most)
+            scale = find_unit(most)
             tau /= scale
             tau *= tau
             rounded = 1.0 + gamma(problem.n_rows + 8)
@@ -244,7 +244,7 @@ class LocalColumns:
         radius = least_radius(self.norm_cuts, self.constant, nu, [(self.constant * found.moved * (1.0 + FEW), 0.0)])
         far = np.flatnonzero(self.constant * found.moved > FOLLOWED_MOVES[0])
         if far.size and arrays.stable:
-            away, errors = self._away(arrays.take(models, far)), [part[far] for part in found.score_errors]
+            away, errors = self._measure_moves(arrays.take(models, far)), [part[far] for part in found.score_errors]
             off = self.problem.totals.largest_norm * errors[0] + errors[1] + self.gradients.origin_error
             ways = [
                 (self.constant * (most + off) * (1.0 + FEW), lost_shares(self.shares, away, most))
@@ -258,9 +258,9 @@ class LocalColumns:
         low, high = widen(arrays.xp.where(finite, center, 0.0), arrays.xp.where(finite, half, np.inf))
         return low, high, found.gradients, nu, found.rounding / root
 
-    def _away(self, models: Any) -> Any:
+    def _measure_moves(self, models: Any) -> Any:
         """How far the scores of all rows under some models are from where the curvatures of the metric were taken."""
-        scores = model_scores(self.problem.matrix, models, self.problem.fit_intercept)
+        scores = compute_model_scores(self.problem.matrix, models, self.problem.fit_intercept)
         return np.abs(scores - self.origin_scores[:, None])
 
     def _centers(self, models: Any) -> tuple[Any, Any]:
@@ -272,7 +272,7 @@ class LocalColumns:
         errors = arrays.put(unit * self.query_lengths)[:, None] * arrays.put(lengths)
         if fit_intercept:
             errors = errors + unit * arrays.xp.abs(shifts)
-        return model_scores(self.queries, models, fit_intercept), errors
+        return compute_model_scores(self.queries, models, fit_intercept), errors
 
 
 @final

@@ -87,7 +87,7 @@ def exponential_remainders(x: Array) -> Array:
     return np.where(x > 1e-3, (np.expm1(x) - x) / np.square(x) * (1.0 + 1e-12), 0.5 + 0.25 * x)
 
 
-def unit_of(largest: Array) -> Array:
+def find_unit(largest: Array) -> Array:
     """Powers of two near some sizes, 1 where there is none: powers of what is divided by them do not underflow or overflow."""
     _, exponents = np.frexp(np.where(np.isfinite(largest), largest, 0.0))
     return np.ldexp(1.0, np.clip(exponents, -1000, 1000))
@@ -96,7 +96,7 @@ def unit_of(largest: Array) -> Array:
 @final
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Sums over the moves ``t`` of the scores in some steps, a step each; all are rounded up.
+    """Sums over the moves ``t`` of the scores in some steps, one step each; all are rounded up.
 
     Attributes
     ----------

@@ -17,7 +17,7 @@ import numpy as np
 from glru.bounds import Bounds, widen
 from glru.certificate import ball_radius, quick_loss_terms
 from glru.linalg import FEW, TINY, UNIT, Array, Matrix, gamma, to_host
-from glru.linalg.factor import cholesky_solve, core_factor
+from glru.linalg.factor import factor_core, solve_cholesky
 from glru.losses import Logistic
 from glru.problem import Problem
 from glru.solution import Solution
@@ -66,7 +66,7 @@ class SmoothColumns(ColumnModels):
         # (I + D K)^-1 D, and the solution without any change.
         scale = self.arrays.put(root)
         unit = self.arrays.units(problem.n_rows, np.arange(problem.n_rows))
-        self.response = scale[:, None] * cholesky_solve(core_factor(self.gram, root), unit * scale)
+        self.response = scale[:, None] * solve_cholesky(factor_core(self.gram, root), unit * scale)
         self.base = _newton_dual(self.gram, root, d * solution.scores - problem.weights * slopes)
         self.start = self.place(solution.point)
 
@@ -97,7 +97,7 @@ class SmoothColumns(ColumnModels):
                 end = min(k + width, stop)
                 lower[:, k:end], upper[:, k:end] = self._bounds(*make(k, end), lam[k:end], sign)
 
-        self.arrays.in_parts(part, n_items, width)
+        self.arrays.run_in_parts(part, n_items, width)
         return lower, upper
 
     def _bounds(self, data: Matrix, queries: Matrix, lam: Array, sign: float) -> Bounds:
@@ -176,4 +176,4 @@ class SmoothColumns(ColumnModels):
 
 def _newton_dual(gram: Matrix, root: Array, right: Array) -> Array:
     """``(I + D K)^-1`` times a vector."""
-    return right - root * cholesky_solve(core_factor(gram, root), root * (gram @ right))
+    return right - root * solve_cholesky(factor_core(gram, root), root * (gram @ right))

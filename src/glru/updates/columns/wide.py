@@ -32,10 +32,10 @@ from glru.updates.columns.one_step import (
     FOLLOWED_MOVES,
     Moved,
     Moves,
+    find_unit,
     least_radius,
     lost_shares,
     row_norm_cuts,
-    unit_of,
 )
 from glru.updates.row_models import Errors, Retrained, has_row_models
 
@@ -118,7 +118,9 @@ class WideColumns(ColumnModels):
                 break
         self.known = self.metric.leverages
         carried = self.side.n_changes > 0
-        self.answers = self.metric.answers_within(self.extended) if carried else self.metric.answers(self.queries)
+        self.answers = (
+            self.metric.answer_queries_within(self.extended) if carried else self.metric.answers(self.queries)
+        )
         side, answers = self.side, self.answers
         self.query_scores = answers.images.T @ self.base.duals + answers.border.T @ self.base.free
         norm_sum = float(side.norms @ np.abs(self.base.duals))
@@ -140,7 +142,7 @@ class WideColumns(ColumnModels):
         return self.widened(self.query_scores, half)
 
     def without(self, steps: "Steps", place: int) -> "WideColumns | None":
-        """The family of the model without the one column of some steps, the ``place``-th; None where it should be formed anew."""
+        """The family of the model without the one column of some steps, the ``place``-th; None where it should be formed again."""
         first = Candidates.first(steps)
         duals, free, scores = to_host(first.duals)[:, 0], first.free[:, 0], to_host(first.scores)[:, 0]
         moved = np.abs(scores - self.base.scores)[self.used].max(initial=0.0)
@@ -229,7 +231,7 @@ class WideColumns(ColumnModels):
                     seen(here, steps)
 
         if self.usable:
-            self.arrays.in_parts(part, n_items, width)
+            self.arrays.run_in_parts(part, n_items, width)
         return lower, upper
 
     def refined(self, block: Block, decided: Decided, n_steps: int) -> Bounds:
@@ -265,13 +267,13 @@ class WideColumns(ColumnModels):
         """
         arrays, d = self.arrays, self.arrays.put(self.metric.curvatures)
         inner, xp = to_host(d @ (values * tau)), arrays.xp
-        scale = unit_of(to_host(xp.max(xp.abs(values), axis=0)))
+        scale = find_unit(to_host(xp.max(xp.abs(values), axis=0)))
         squares = values / arrays.put(scale)
         squares *= squares
         weighted, sizes = (scale * np.sqrt(to_host(found)) for found in (d @ squares, xp.sum(squares, axis=0)))
         squares = xp.abs(tau)
-        most = arrays.largest_of(squares, self.used) * (1.0 + FEW)
-        scale = unit_of(most)
+        most = arrays.find_largest(squares, self.used) * (1.0 + FEW)
+        scale = find_unit(most)
         squares /= arrays.put(scale)
         squares *= squares
         second = scale * np.sqrt(to_host(d @ squares))
@@ -491,7 +493,7 @@ class Candidates:
                 forces, responses, arrays.inner(responses, moves), self.duals
             )
             away = arrays.absolute(scores - arrays.put(family.base.scores)[:, None])
-            moved = arrays.largest_of(away, family.used) + family.base.moved
+            moved = arrays.find_largest(away, family.used) + family.base.moved
             exponent = family.exponent(moved * (1.0 + FEW), errors, family.used)
             free = np.full(multiples.size, metric.free_norm)
             if block.sign > 0.0:
