@@ -64,7 +64,9 @@ class Column:
         elif isinstance(step, RobustScaler):
             low, high = (self.quantile(made, mp.mpf(percent) / 100) for percent in step.quantile_range)
             middle = self.quantile(made, mp.mpf(1) / 2) if step.with_centering else mp.zero
-            self.divide(middle, high - low)
+            # Quantiles that differ by the rounding of a mean that is filled in are equal in scikit-learn's arithmetic.
+            apart = high - low > 8.0 * np.finfo(float).eps * max(abs(low), abs(high))
+            self.divide(middle, high - low if apart else mp.zero)
         elif self.fill is None:
             self.fill = self.shift + self.scale * self.statistic(step, made, mean)
 

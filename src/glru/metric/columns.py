@@ -84,7 +84,8 @@ class ColumnMetric(Metric):
         self.fit_intercept, self.least = fit_intercept, least
         self.eta = self.tau = np.inf
         self._asked: tuple[Matrix, Array] | None = None
-        self._factor(hessian, depth)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows leaves ``eta`` or ``tau`` infinite
+            self._factor(hessian, depth)
 
     def _factor(self, matrix: Any, depth: int) -> None:
         """Factor the Hessian; ``eta`` and ``tau`` stay infinite where that fails."""
