@@ -106,11 +106,11 @@ def _report_nothing(stage: str, done: int, total: int) -> None:
     """Report nothing."""
 
 
-def find_widest_rows(widths: Array, width: float) -> Rows:
-    """The rows with the widest intervals, widest first, as many as keep the others narrow enough on average."""
+def find_widest_rows(widths: Array, width: float, largest: float = np.inf) -> Rows:
+    """The rows with the widest intervals, widest first, as many as keep the others narrow enough on average, and none wider than ``largest``."""
     order = np.argsort(-widths, kind="stable")
     rest = np.cumsum(widths[order][::-1])[::-1]
-    return order[(rest > width * widths.size) & (widths[order] > width)]
+    return order[((rest > width * widths.size) & (widths[order] > width)) | (widths[order] > largest)]
 
 
 def _work_on(rows: Rows, work: Callable[[Rows], Found]) -> Found:
@@ -184,7 +184,9 @@ class Cascade:
     output : Output or None, default=None
         Where the results of rows in blocks go.
     aim : float or None, default=None
-        The width that :meth:`tighten` will be asked for.
+        The width on average that :meth:`tighten` will be asked for.
+    largest : float, default=inf
+        The width that no interval is to exceed where :meth:`tighten` has the means.
 
     Attributes
     ----------
@@ -221,9 +223,11 @@ class Cascade:
         recall: Recall = _work_on,
         output: Output | None = None,
         aim: float | None = None,
+        largest: float = np.inf,
     ) -> None:
         self.solution, self.problem, self.width, self.bound = solution, solution.problem, width, bound
         self.max_memory, self.max_trainings, self.tol, self.aim = max_memory, max_trainings, tol, aim
+        self.largest = largest
         self.report, self.budget, self.recall, self.output = report, budget, recall, output
         self.seconds: dict[str, float] = {}
         self.n_trainings, self.n_batched, self.tightening = 0, 0, False
@@ -282,7 +286,7 @@ class Cascade:
         found = self.enough(lower, upper)
         if self.tightening and self.width is not None and not found.all():
             found = np.ones(found.size, dtype=bool)
-            found[find_widest_rows(widths_of_rows(lower, upper), 0.5 * self.width)] = False
+            found[find_widest_rows(widths_of_rows(lower, upper), 0.5 * self.width, self.largest)] = False
         return found
 
     @property
@@ -357,7 +361,7 @@ class Cascade:
         if float(np.sum(self.widths) - np.sum(self.widths[rows])) > most:
             return
         for row in rows:
-            if float(np.sum(self.widths)) <= most:
+            if float(np.sum(self.widths)) <= most and self.widths[row] <= self.largest:
                 break
             self.run("refine", np.array([row]), work)
 
@@ -365,7 +369,7 @@ class Cascade:
         """Open the rows with the widest intervals, as many as keep the others narrow enough on average."""
         assert self.width is not None
         widths = self.widths
-        rows = self.removals.select_affordable(find_widest_rows(widths, self.width))
+        rows = self.removals.select_affordable(find_widest_rows(widths, self.width, self.largest))
         self.stage_codes = np.zeros(widths.size, dtype=np.int8)
         self.stage_codes[rows] = OPEN
         return rows

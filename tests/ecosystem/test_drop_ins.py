@@ -125,6 +125,18 @@ def test_metrics_of_folds_of_losses_with_kinks_have_four_digits(loss, unit):
         assert high - low <= 1e-4 * high
 
 
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("shape", [(300, 12), (60, 200)], ids=["tall", "wide"])
+def test_every_left_out_score_is_as_close_as_promised(scaled, shape):
+    """Not only on average: no interval is wider than 1e-6."""
+    random = np.random.default_rng(3)
+    X = random.normal(size=shape)
+    y = (X[:, 0] + random.normal(size=shape[0]) > 0).astype(int)
+    model = make_pipeline(StandardScaler(), LogisticRegression()) if scaled else LogisticRegression(C=0.1)
+    result = glru.cross_val_predict(model, X, y, cv=LeaveOneOut(), method="decision_function", return_result=True)
+    assert result.bounds.width.max() <= 1e-6 and result.n_trainings == 0
+
+
 def test_splits_of_single_rows_take_the_cascade():
     """Any splitter that leaves out one row at a time gives what LeaveOneOut gives."""
     X, y = cancer(40)

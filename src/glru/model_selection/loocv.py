@@ -121,11 +121,13 @@ def leave_one_out(
     max_trainings: int | None = None,
     aim: Aim = None,
     refits: Refits | None = None,
+    largest: float = np.inf,
 ) -> LOOCVResult:
-    """Leave-one-out of a problem or of its solution; the parameters are those of :func:`glru.loocv`, but for three.
+    """Leave-one-out of a problem or of its solution; the parameters are those of :func:`glru.loocv`, but for four.
 
     ``width``: if not given, a classification is refined until its labels are decided. ``aim``: a width on average to go on
     to afterwards, as far as that costs no training, or ``"metrics"``. ``refits``: what leaving out a row changes beside the row.
+    ``largest``: a width that no interval is to exceed, as far as that costs no training.
     """
     data = problem.problem if isinstance(problem, Solution) else problem
     require_problem(data)
@@ -157,12 +159,13 @@ def leave_one_out(
             output=place,
             refits=refits,
             aim=aim if data.in_memory and method == "certified" else None,
+            largest=largest,
         )
         if checkpoint is not None:
             # Bounds of differences mean nothing without the class that they are measured from.
             removals = cascade.removals
             reference = removals.reference if isinstance(removals, ClassRemovals) and method == "certified" else None
-            settings = (method, bound, cascade.width, cascade.max_memory, tol, aim, reference)
+            settings = (method, bound, cascade.width, cascade.max_memory, tol, aim, reference, largest)
             cascade.recall = checkpoint.recall(budget, solution, *settings, *_describe_refits(refits))
         cascade.follow(method)
         if aim is not None and data.in_memory and method == "certified":

@@ -247,7 +247,7 @@ class SingleRemovals(OneScore):
         """
         run, rows = self.run, self.run.open_rows()
         if run.aim is not None and run.width is None:
-            wide = np.union1d(rows, find_widest_rows(run.widths, 0.5 * run.aim))
+            wide = np.union1d(rows, find_widest_rows(run.widths, 0.5 * run.aim, run.largest))
             rows = wide if wide.size * self.problem.n_rows <= FEW_ENTRIES else rows
         return run.batches(rows=rows) if self._is_affordable(candidate_cost(self.problem, rows.size)) else []
 

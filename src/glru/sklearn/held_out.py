@@ -35,7 +35,7 @@ WIDTH = 1e-4
 """Default width of held-out scores: the accuracy that scikit-learn's solvers reach."""
 
 AVERAGE = 0.2
-"""Leave-one-out narrows its intervals to this share of the width on average, so that hardly any row is wider than the width."""
+"""Leave-one-out narrows its intervals to this share of the width on average, and to the width each, so that metrics are known as well as scores."""
 
 AIM, FINEST_AIM = 1e-6, 1e-10
 """Scores are narrowed to this width, or to the estimator's ``tol`` if that is smaller, if a few steps without training suffice;
@@ -134,9 +134,9 @@ def bound_held_out(
     if all(train is None for train, _ in splits):
         if solutions is None:
             solutions = [solve(problem, tol=tol) for problem in adapted.problems]
-        average = None if aim is None else AVERAGE * aim
+        narrow: dict[str, Any] = {} if aim is None else {"aim": AVERAGE * aim, "largest": aim}
         results = [
-            leave_one_out(own, width=choose_width(width, aim, refits), progress=progress, aim=average, refits=refits)
+            leave_one_out(own, width=choose_width(width, aim, refits), progress=progress, refits=refits, **narrow)
             for own, refits in zip(solutions, adapted.refits, strict=True)
         ]
         parts = [result.bounds.take(rows) for result in results]
