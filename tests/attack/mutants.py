@@ -638,7 +638,9 @@ MUTANTS: dict[str, Mutant] = {
     "column-that-comes-judged-by-squares": Mutant(
         "glru.selection.moves:ColumnFamilies._has_squares", _any_penalty, STEPWISE
     ),
-    "sums-over-folds-taken-as-exact": Mutant("glru.selection.judge:FoldsJudge.__init__", inside(gamma=nothing), SLACK),
+    "sums-over-folds-taken-as-exact": Mutant(
+        "glru.selection.criteria:Criterion.combine_folds", inside(gamma=nothing), SLACK
+    ),
     "sums-over-rows-taken-as-exact": Mutant(
         "glru.selection.criteria:Criterion.add_terms", inside(gamma=nothing), SLACK
     ),

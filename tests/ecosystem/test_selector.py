@@ -1,5 +1,6 @@
 """The stepwise selector: scikit-learn's checks and tools, and the choices of its own selector."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -8,7 +9,7 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, make_classification
 from sklearn.decomposition import PCA
 from sklearn.feature_selection import RFECV, SequentialFeatureSelector
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
@@ -26,6 +27,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import glru
+from glru.selection.criteria import CRITERIA
 from tests.ecosystem.models import TIGHT, cancer, diabetes, wine
 
 RANDOM = "which rows judge is drawn among rows, and a row of weight two is one row"
@@ -354,3 +356,37 @@ def test_scores_of_folds_with_equal_targets_are_those_of_scikit_learn():
     theirs, ours = (kind(Ridge(), **options).fit(X, y).cv_results_ for kind in (RFECV, glru.CertifiedRFECV))
     np.testing.assert_allclose(ours["split0_test_score"], theirs["split0_test_score"])
     np.testing.assert_array_equal(ours["split0_test_score_lower"], ours["split0_test_score_upper"])
+
+
+@pytest.mark.parametrize("n_folds", [2, 3, 5, 8, 10, 13, 25])
+def test_average_accuracies_are_those_of_numpy(n_folds):
+    """The order of additions is that of ``scores.mean()``, on which the last digit depends."""
+    rng = np.random.default_rng(n_folds)
+    sizes = rng.integers(20, 60, n_folds)
+    errors = rng.integers(0, 20, (n_folds, 200)).astype(float)
+    criterion = replace(CRITERIA["error"], fold_sizes=tuple(sizes.tolist()))
+    lower, upper = criterion.combine_folds(errors, errors + 1.0)
+    for k in range(errors.shape[1]):
+        score = np.array([(n - e) / n for n, e in zip(sizes, errors[:, k], strict=True)]).mean()
+        assert -lower[k] == score == -criterion.combine_folds(errors[:, k], errors[:, k])[0]
+    assert np.all(lower < upper)
+
+
+@pytest.mark.parametrize("direction", ["backward", "forward"])
+@pytest.mark.parametrize(("seed", "n_rows", "n_columns"), [(0, 400, 30), (1, 203, 15), (2, 300, 21), (3, 149, 12)])
+def test_ties_are_those_of_scikit_learn(seed, n_rows, n_columns, direction):
+    """Equal numbers of errors whose average accuracies differ by rounding; an odd number of columns is halved as scikit-learn does."""
+    X, y = make_classification(n_rows, n_columns, n_informative=3, n_redundant=0, random_state=seed)
+    options = {"direction": direction, "scoring": "accuracy", "cv": 5, "n_features_to_select": "auto"}
+    theirs = SequentialFeatureSelector(LogisticRegression(**TIGHT), **options).fit(X, y)
+    for method in ("certified", "naive"):
+        ours = glru.StepwiseSelector(LogisticRegression(), method=method, training_tol=1e-10, **options).fit(X, y)
+        np.testing.assert_array_equal(ours.support_, theirs.support_)
+        assert method == "naive" or ours.result_.certified
+
+
+def test_a_step_that_is_better_by_rounding_is_none():
+    X, y = make_classification(400, 30, n_informative=3, n_redundant=0, random_state=0)
+    result = glru.StepwiseSelector(LogisticRegression(), scoring="accuracy", cv=5).fit(X, y).result_
+    values = [result.start_value[0], *(step.value_lower for step in result.path if step.action != "stop")]
+    assert result.certified and np.all(np.diff(values) < -0.5)

@@ -1,7 +1,7 @@
 """Who wins a step: the first candidate, in a fixed order, whose value is least, decided from intervals."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -108,27 +108,23 @@ class Goal:
         Whether a value that is known to a few digits is enough: where the contest then needs more, it is asked again.
     budget : Budget
         Asked each time, so that a search ends in the midst of a refinement.
-    rest_lower, rest_upper : float
-        Bounds of what other folds add to the value.
+    combine : callable or None
+        Bounds of the value from those of the fold that is worked on; None: these are the value's.
     """
 
     contest: Contest | None = None
     place: int = 0
     budget: Budget = UNLIMITED
     rough: bool = False
-    rest_lower: float = 0.0
-    rest_upper: float = 0.0
+    combine: Callable[[float, float], tuple[float, float]] | None = None
 
     def is_reached(self, lower: float, upper: float) -> bool:
         """Whether such bounds of the candidate's value are enough."""
         self.budget.check()
         if self.contest is None:
             return False
-        return self.contest.is_decided_by(self.place, lower + self.rest_lower, upper + self.rest_upper)
-
-    def with_rest(self, lower: float, upper: float) -> "Goal":
-        """The goal of one fold, if the others add something between these bounds."""
-        return replace(self, rest_lower=self.rest_lower + lower, rest_upper=self.rest_upper + upper)
+        lower, upper = (lower, upper) if self.combine is None else self.combine(lower, upper)
+        return self.contest.is_decided_by(self.place, lower, upper)
 
 
 def decide(

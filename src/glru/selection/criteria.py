@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from math import lcm, log, pi
+from math import log, pi
 from typing import Any, final
 
 import numpy as np
@@ -42,8 +42,8 @@ class Criterion:
         Where parameters have a price: bounds of what :math:`-2 \log L` is above twice the sum; None for the normal distribution at its best variance.
     slopes : callable or None
         ``slopes(y, scores)``: the derivatives of the terms in the scores, to a few units; None where terms are not convex, or have none.
-    unit : float
-        What a sum of numbers of rows is multiplied by to be shown: 1, unless rows count differently.
+    fold_sizes : tuple of int, or None
+        The sizes of folds whose accuracies are averaged as scikit-learn does, in float64: a value is then minus that average, rounding included. None: folds are added.
     """
 
     name: str
@@ -55,11 +55,13 @@ class Criterion:
     total: float = 0.0
     constant: tuple[float, float] | None = None
     slopes: Callable[[Array, Array], Array] | None = None
-    unit: float = 1.0
+    fold_sizes: tuple[int, ...] | None = None
 
     @property
     def least(self) -> float:
         """No value is below this."""
+        if self.fold_sizes is not None:
+            return -1.0
         return 0.0 if self.price is None else -np.inf if self.constant is None else min(self.constant[0], 0.0)
 
     def width(self, share: float, value: Any) -> Any:
@@ -105,18 +107,41 @@ class Criterion:
         """Bounds of the sum from bounds of its terms, wherever these live; sums come to the host."""
         xp = namespace(least)
         # Numbers of rows are added without an error.
-        exact = self.counts and (weights is None or bool(np.all(weights == np.rint(weights))))
-        error = 0.0 if exact else gamma(least.shape[0] + 4)
+        error = 0.0 if self.counts and weights is None else gamma(least.shape[0] + 4)
         if weights is not None:
             factors = get_arrays(least).put(weights.reshape((-1,) + (1,) * (least.ndim - 1)))
             # Rows without a weight have no part in the sum, whatever is known of them.
             least, most = xp.where(factors > 0.0, factors * least, 0.0), xp.where(factors > 0.0, factors * most, 0.0)
         return lower_end(to_host(xp.sum(least, axis=0)) * (1.0 - error)), to_host(xp.sum(most, axis=0)) * (1.0 + error)
 
+    def combine_folds(self, lower: Any, upper: Any) -> tuple[Any, Any]:
+        """Bounds of the value from those of the sums of all folds, along the first axis."""
+        if self.fold_sizes is not None:
+            # Every operation is monotone after rounding, so that ends are mapped to ends.
+            return -self._average(lower), -self._average(upper)
+        # Numbers of rows are added without an error.
+        error = 0.0 if self.counts else gamma(len(lower) + 2)
+        return lower_end(np.sum(lower, axis=0) * (1.0 - error)), np.sum(upper, axis=0) * (1.0 + error)
+
+    def _average(self, errors: Any) -> Any:
+        """The average accuracy of numbers of errors, with the roundings of ``cross_val_score(...).mean()``."""
+        sizes = np.array(self.fold_sizes)
+        # The order of the additions depends on the layout in memory: the folds of a candidate lie side by side.
+        return np.ascontiguousarray((sizes - np.moveaxis(np.asarray(errors), 0, -1)) / sizes).mean(axis=-1)
+
+    @property
+    def noise(self) -> float:
+        """Values that differ by no more than this may differ by rounding alone."""
+        return 0.0 if self.fold_sizes is None else (len(self.fold_sizes) + 8) * UNIT
+
     def mean_bounds(self, lower: Any, upper: Any, n_rows: int) -> tuple[Any, Any]:
         """Bounds of the criterion from those of its sum: themselves if it counts, else divided by the rows, rounded outward."""
-        if self.counts and self.unit != 1.0:
-            return lower * self.unit * (1.0 - FEW), upper * self.unit * (1.0 + FEW)
+        if self.fold_sizes is not None:
+            least, most = n_rows * (1.0 + lower), n_rows * (1.0 + upper)
+            if len(set(self.fold_sizes)) == 1:
+                # Numbers of errors.
+                return np.rint(least), np.rint(most)
+            return np.maximum(least - n_rows * self.noise, 0.0), most + n_rows * self.noise
         if self.counts or self.price is not None:
             return lower, upper
         return (lower / n_rows * (1.0 - FEW), upper / n_rows * (1.0 + FEW))
@@ -169,20 +194,6 @@ CRITERIA = {
     "squared_error": Criterion("squared_error", "regression", _squared_errors, 1e-9, False, slopes=_residual_slopes),
 }
 
-
-def weigh_folds(criterion: Criterion, sizes: list[int]) -> tuple[Criterion, list[float]]:
-    """The criterion whose value is the mean over folds of their means, and what each row of a fold counts.
-
-    Numbers of rows are multiplied by whole numbers, so that their sums stay exact.
-    """
-    n_rows, whole = sum(sizes), lcm(*sizes)
-    if criterion.counts and whole <= MOST_WHOLE:
-        return replace(criterion, unit=n_rows / (len(sizes) * whole)), [float(whole // size) for size in sizes]
-    return criterion, [n_rows / (len(sizes) * size) for size in sizes]
-
-
-MOST_WHOLE = 10**9
-"""Rows count at most this as whole numbers; their sums are then exact."""
 
 INFORMATION: dict[str, Callable[[float], float]] = {"aic": lambda total: 2.0, "bic": log}
 """The price of a degree of freedom, given the total weight of the rows."""

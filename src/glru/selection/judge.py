@@ -1,8 +1,8 @@
 """Judges of a step: the value of a criterion for the model of some columns, and after each move."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import fsum
 from typing import Any, final
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from glru._budget import Budget
 from glru.bounds import Bounds
 from glru.certificate import Certificate
-from glru.linalg import FEW, Array, Matrix, gamma, to_host
+from glru.linalg import FEW, Array, Matrix, to_host
 from glru.penalties import Penalty
 from glru.problem import Point, Problem
 from glru.refine import refine
 from glru.regions import EVERY, PAPER
 from glru.regions.gap import centers
 from glru.selection.contest import Contest, Goal
-from glru.selection.criteria import Criterion, lower_end
+from glru.selection.criteria import Criterion
 from glru.selection.dof import Freedom, bounds_nearby, count_freedom, count_parameters
 from glru.selection.moves import Carried, ColumnFamilies, Columns, Model, Move, MoveList, Screening, SummedHessian
 from glru.updates.columns import FoldColumns, FoldData, Tangent
@@ -345,15 +345,22 @@ class Pending:
     ----------
     lower, upper, certain : array of shape (n_moves,)
         As in :class:`Screened`.
-    others : sequence of Pending
-        The same moves in the other folds, whose sums are added; ``error``: the relative error of that.
+    folds : sequence of Pending
+        The same moves in all folds, this one among them; empty: there are none.
+    combine : callable
+        ``combine(lower, upper)``: bounds of the values from those of all folds.
     """
 
     def __init__(
-        self, judge: ValidationJudge, moves: MoveList, contest: Contest, budget: Budget, error: float = 0.0
+        self,
+        judge: ValidationJudge,
+        moves: MoveList,
+        contest: Contest,
+        budget: Budget,
+        combine: Callable[[Any, Any], Bounds] | None = None,
     ) -> None:
-        self.judge, self.contest, self.budget, self.error = judge, contest, budget, error
-        self.others: Sequence[Pending] = ()
+        self.judge, self.contest, self.budget, self.combine = judge, contest, budget, combine
+        self.folds: Sequence[Pending] = ()
         self.size, self.offset = len(moves), contest.lower.size - len(moves)
         least = judge.rows.criterion.least
         self.lower, self.upper = np.full(len(moves), least), np.full(len(moves), np.inf)
@@ -421,12 +428,14 @@ class Pending:
 
     def _whole(self, places: Columns, lower: Array, upper: Array) -> Bounds:
         """Bounds of the values over all folds, from those of this one."""
-        for other in self.others:
-            least, most = other.lower[places], other.upper[places]
-            if lower.shape != places.shape:
-                least, most = least.min(), most.max()
-            lower, upper = lower + least, upper + most
-        return lower_end(lower * (1.0 - self.error)), upper * (1.0 + self.error)
+        if self.combine is None:
+            return lower, upper
+        if lower.shape != places.shape:
+            ends = [(fold.lower[places].min(), fold.upper[places].max()) for fold in self.folds]
+        else:
+            ends = [(fold.lower[places], fold.upper[places]) for fold in self.folds]
+        ends[self.folds.index(self)] = lower, upper
+        return self.combine(*(np.array(np.broadcast_arrays(*parts)) for parts in zip(*ends, strict=True)))
 
     def open_places(self) -> Columns:
         """The moves that may still be the best and are not known well enough, the most promising first."""
@@ -482,14 +491,12 @@ def label_equal_columns(moves: Sequence[Move], matrices: Sequence[Matrix], penal
 
 @final
 class FoldsJudge(Judge):
-    """Several judges, one per fold; the sums add up."""
+    """Several judges, one per fold, whose sums make the value."""
 
     def __init__(self, judges: Sequence[Judge], criterion: Criterion, data: FoldData | None = None) -> None:
         self.judges, self.criterion, self.data = judges, criterion, data
         self._families: list[tuple[FoldColumns, dict[Move, int]]] = []
         self._screened: dict[Move, list[tuple[float, float]]] = {}
-        # Numbers of rows are added without an error.
-        self._error = 0.0 if criterion.counts else gamma(len(judges) + 2)
 
     @property
     def n_rows(self) -> int:
@@ -510,9 +517,8 @@ class FoldsJudge(Judge):
         else:
             found, stage = self._screen_together(own, moves, budget, contest)
         self._screened = {move: [(s.lower[k], s.upper[k]) for s in found] for k, move in enumerate(moves)}
-        lower, upper = np.sum([s.lower for s in found], axis=0), np.sum([s.upper for s in found], axis=0)
-        certain = np.sum([s.certain for s in found], axis=0)
-        return Screened(lower_end(lower * (1.0 - self._error)), upper * (1.0 + self._error), certain, stage)
+        lower, upper = self.criterion.combine_folds([s.lower for s in found], [s.upper for s in found])
+        return Screened(lower, upper, np.sum([s.certain for s in found], axis=0), stage)
 
     def _screen_at_once(self, moves: Sequence[Move], budget: Budget, contest: Contest | None) -> list[Screened] | None:
         """The bounds of every fold, from steps of all candidates in all folds at once; None where these leave many open."""
@@ -524,7 +530,7 @@ class FoldsJudge(Judge):
             return None
         contest = self._contest(moves) if contest is None else contest
         offset, shape = contest.lower.size - len(moves), (len(self.judges), len(moves))
-        lower, upper, certain = np.full(shape, criterion.least), np.full(shape, np.inf), np.zeros(shape)
+        lower, upper, certain = np.zeros(shape), np.full(shape, np.inf), np.zeros(shape)
         counted = np.array([judge.rows.row_weight for judge in self.judges if isinstance(judge, ValidationJudge)])
         share = ROUGH if np.isinf(contest.resolution) else 0.05 * criterion.resolution
 
@@ -534,14 +540,12 @@ class FoldsJudge(Judge):
             known = data.asked[:, None, :] & (high - low <= criterion.width(share, 1.0))
             low, high = (np.where(data.asked[:, None, :], end, 0.0) for end in (low, high))
             low, high = criterion.add_terms(np.moveaxis(low, 2, 0), np.moveaxis(high, 2, 0))
-            # Whole numbers times whole numbers are exact.
-            error = 0.0 if criterion.counts and np.all(counted == np.rint(counted)) else FEW
+            error = 0.0 if criterion.counts else FEW
             low, high = low * counted[:, None] * (1.0 - error), high * counted[:, None] * (1.0 + error)
             certain[:, places] = np.maximum(certain[:, places], known.sum(axis=2))
             lower[:, places] = np.maximum(lower[:, places], low)
             upper[:, places] = np.maximum(np.minimum(upper[:, places], high), lower[:, places])
-            low, high = lower[:, places].sum(axis=0), upper[:, places].sum(axis=0)
-            contest.settle(places + offset, lower_end(low * (1.0 - self._error)), high * (1.0 + self._error))
+            contest.settle(places + offset, *criterion.combine_folds(lower[:, places], upper[:, places]))
 
         def settle(places: Columns, *ends: Array) -> Zeros:
             if ends:
@@ -588,9 +592,9 @@ class FoldsJudge(Judge):
     ) -> tuple[list[Pending], str]:
         """The bounds of every fold; all are bounded once before any is bounded more tightly, so that it is known what matters."""
         contest, moves = self._contest(moves) if contest is None else contest, MoveList.of(moves)
-        found = [Pending(judge, moves, contest, budget, self._error) for judge in judges]
-        for k, pending in enumerate(found):
-            pending.others = found[:k] + found[k + 1 :]
+        found = [Pending(judge, moves, contest, budget, self.criterion.combine_folds) for judge in judges]
+        for pending in found:
+            pending.folds = found
         working = [judge.screening.bound(moves, part) for judge, part in zip(judges, found, strict=True)]
         stages = [next(bounds) for bounds in working]
         for bounds in working:
@@ -605,9 +609,7 @@ class FoldsJudge(Judge):
         for k, judge in enumerate(self.judges):
             if parts[k].upper <= parts[k].lower:
                 continue
-            rest = parts[:k] + parts[k + 1 :]
-            own = goal.with_rest(sum(part.lower for part in rest), sum(part.upper for part in rest))
-            parts[k] = judge.refine(move, own)
+            parts[k] = judge.refine(move, replace(goal, combine=partial(self._combine, parts, k)))
             whole = self._add(parts)
             if goal.is_reached(whole.lower, whole.upper):
                 break
@@ -626,5 +628,14 @@ class FoldsJudge(Judge):
     def _add(self, parts: list[Value]) -> Value:
         stages = ("training", "loocv", "refine", "newton", "carry")
         stage = min((part.stage for part in parts), key=stages.index)
-        lower, upper, guess = (sum(getattr(part, name) for part in parts) for name in ("lower", "upper", "guess"))
-        return Value(float(lower_end(lower * (1.0 - self._error))), upper * (1.0 + self._error), stage, guess)
+        lower, upper, guesses = (
+            np.array([getattr(part, name) for part in parts]) for name in ("lower", "upper", "guess")
+        )
+        low, high = self.criterion.combine_folds(lower, upper)
+        return Value(float(low), float(high), stage, float(self.criterion.combine_folds(guesses, guesses)[1]))
+
+    def _combine(self, parts: list[Value], k: int, lower: float, upper: float) -> tuple[float, float]:
+        """Bounds of the value, with these bounds of fold ``k``."""
+        lows, highs = [part.lower for part in parts], [part.upper for part in parts]
+        lows[k], highs[k] = lower, upper
+        return self.criterion.combine_folds(np.array(lows), np.array(highs))

@@ -21,7 +21,7 @@ from glru.model_selection.splits import is_leave_one_out
 from glru.problem import Point, Problem, make_memory_error, require_problem
 from glru.selection.classes import ClassJudge, ClassRows, require_judge
 from glru.selection.contest import Contest, Goal, decide
-from glru.selection.criteria import Criterion, find_criterion, weigh_folds
+from glru.selection.criteria import Criterion, find_criterion
 from glru.selection.judge import (
     ROUGH,
     FoldsJudge,
@@ -49,7 +49,7 @@ class Settings:
     """How to search; every option but one is that of :func:`glru.stepwise`, and checked as far as no data is needed.
 
     ``criterion``: None for the usual one of the loss. ``gain``: stop before a step, the first one excepted, that makes the criterion
-    less by less than this. ``fold_means``: the criterion is the mean over folds of their means, as in scikit-learn, not that over all rows. ``folds``: the problems of the splits in ``cv`` and the places of their test rows, where they differ in more than weights.
+    less by less than this. ``fold_means``: the criterion is the mean over folds of their means, as in scikit-learn, not that over all rows; accuracies tie where scikit-learn's averages in float64 are equal. ``folds``: the problems of the splits in ``cv`` and the places of their test rows, where they differ in more than weights.
     """
 
     direction: Direction = "backward"
@@ -114,8 +114,8 @@ def search(problem: Problem | Solution, X_val: Any, y_val: Any, settings: Settin
     if settings.cv is not None and problem.in_memory:
         settings = replace(settings, folds=folds_of(problem, settings))
     if settings.fold_means and settings.folds is not None:
-        sizes = [test.size for _, test in settings.folds]
-        criterion = weigh_folds(criterion, sizes)[0] if len(set(sizes)) > 1 else criterion
+        sizes = tuple(test.size for _, test in settings.folds)
+        criterion = replace(criterion, fold_sizes=sizes) if criterion.counts else criterion
     moving = list_movable_groups(problem, settings)
     start = np.arange(problem.n_columns)
     if settings.direction == "forward":
@@ -140,7 +140,8 @@ def _describe_search(
         X, y = validation_rows(problem, X_val, y_val)
         rows = [*X.parts.values(), y]
     names = ("direction", "method", "criterion", "min_features", "max_features", "forced", "gain", "fold_means", "tol")
-    return ("stepwise", problem, rows, moving, *(getattr(settings, name) for name in names))
+    kind = "stepwise by average scores" if settings.fold_means else "stepwise"
+    return (kind, problem, rows, moving, *(getattr(settings, name) for name in names))
 
 
 @final
@@ -279,6 +280,13 @@ class Walk:
         if self.settings.gain is None:
             return True
         scale, gain = self.judge.n_rows if self.criterion.counts else 1, self.settings.gain
+        if (
+            self.criterion.fold_sizes is not None
+            and value.lower == value.upper
+            and self.value.lower == self.value.upper
+        ):
+            # The comparison of scikit-learn, in its numbers.
+            return self.value.lower - value.lower >= gain
         ends = [self.criterion.mean_bounds(one.lower, one.upper, self.judge.n_rows) for one in (self.value, value)]
         (old_low, old_high), (low, high) = ends
         # Two roundings.
@@ -334,6 +342,8 @@ class StepContest:
         self.naive = settings.method == "naive"
         self.offset = 0 if settings.forced else 1
         ends = (value.guess, value.guess) if self.naive else (value.lower, value.upper)
+        # A move that is better by the rounding of an average is not better.
+        ends = ends[0] - criterion.noise, ends[1] - criterion.noise
         lower = np.concatenate([[ends[0]] * self.offset, np.full(len(moves), criterion.least)])
         upper = np.concatenate([[ends[1]] * self.offset, np.full(len(moves), np.inf)])
         self.contest = Contest(lower, upper, criterion.width(criterion.resolution, value.guess))
@@ -363,7 +373,8 @@ class StepContest:
         self.budget.check()
         if place < self.offset:
             value = self.judge.value(thorough=True)
-            return value.lower, value.upper, value.guess
+            noise = self.criterion.noise
+            return value.lower - noise, value.upper - noise, value.guess - noise
         first = place not in self.looked_at
         self.looked_at.add(place)
         goal = Goal(None if self.naive else self.contest, place, self.budget, rough=first)
@@ -478,11 +489,12 @@ def make_judge(
     judges = []
     folds = folds_of(problem, settings)
     sizes = [test.size for _, test in folds]
-    counted = weigh_folds(criterion, sizes)[1] if settings.fold_means and len(set(sizes)) > 1 else [None] * len(sizes)
-    for (fold, test), weight in zip(folds, counted, strict=True):
+    weighted = settings.fold_means and not criterion.counts and len(set(sizes)) > 1
+    own = replace(criterion, fold_sizes=None)
+    for fold, test in folds:
         model = Model(fold, chosen, tol, budget=budget)
-        weights = None if weight is None else np.full(test.size, weight)
-        judges.append(_judge_rows(model, fold.matrix[test], fold.y[test], criterion, method, weights))
+        weights = np.full(test.size, sum(sizes) / (len(sizes) * test.size)) if weighted else None
+        judges.append(_judge_rows(model, fold.matrix[test], fold.y[test], own, method, weights))
     problems, tests = [problem for problem, _ in folds], [test for _, test in folds]
     at_once = method == "certified" and all(sizes) and has_fold_columns(problems)
     data = FoldData(problems, tests) if at_once else None

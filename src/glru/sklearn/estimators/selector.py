@@ -25,12 +25,14 @@ SCORING: dict[str, Literal["error", "log_loss", "squared_error"]] = {
 """The criterion that each scikit-learn score corresponds to."""
 
 
-def _count_features(wanted: Any, n_features: int, until_tol: bool) -> int | None:
-    """The number of features to select; None if it is not fixed."""
-    if wanted is None or (wanted == "auto" and until_tol):
+def _count_features(wanted: Any, n_features: int, forward: bool, until_tol: bool) -> int | None:
+    """The number of features to select, the last one that is tried where ``until_tol``; None if it is not fixed."""
+    if wanted is None:
         return None
     if wanted == "auto":
-        return max(n_features // 2, 1)
+        # Half of the features, or all but one, come or leave.
+        n_moves = n_features - 1 if until_tol else n_features // 2
+        return max(n_moves if forward else n_features - n_moves, 1)
     share = isinstance(wanted, float)
     number = int(n_features * wanted) if share else wanted
     if (
@@ -70,11 +72,12 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         As in :func:`glru.stepwise`.
     n_features_to_select : "auto", int or float, default=None
         As in scikit-learn's ``SequentialFeatureSelector``: stop at this number or share of the features, whatever the criterion says.
-        "auto" is half of them, or, with ``tol``, as many as that requires. If not given, the search ends when no step is better.
+        "auto" is half of them (of an odd number, one more is left than removed), or, with ``tol``, as many as that requires. If not given, the search ends when no step is better.
     tol : float, default=None
         With ``n_features_to_select="auto"``: stop before a step (other than the first) that improves the score by less than this.
     scoring : {"accuracy", "neg_log_loss", "neg_mean_squared_error"}, default=None
-        The criterion by its name in scikit-learn; the score is then the mean over the folds of their means, as in scikit-learn.
+        The criterion by its name in scikit-learn; the score is then the mean over the folds of their means, as in scikit-learn. Of features with the same mean accuracy, compared
+        in float64 with its rounding as scikit-learn does, the first one is taken.
     cv : int, splitter or iterable, default=None
         Folds, instead of ``validation``.
     training_tol : float, default=1e-6
@@ -189,10 +192,10 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
     def _settings(self, classifier: bool, n_features: int, cv: Any) -> Settings:
         """The options of the search, translated from scikit-learn's."""
         criterion = ("error" if classifier else "squared_error") if self.criterion == "auto" else self.criterion
-        target = _count_features(self.n_features_to_select, n_features, self.tol is not None)
+        forward = self.direction == "forward"
+        target = _count_features(self.n_features_to_select, n_features, forward, self.tol is not None)
         if self.tol is not None and self.n_features_to_select != "auto":
             raise ValueError(f"tol goes with n_features_to_select='auto'; got {self.n_features_to_select!r}.")
-        forward = self.direction == "forward"
         least, most = self.min_features, self.max_features
         if target is not None:
             least, most = (least, target) if forward else (target, most)
