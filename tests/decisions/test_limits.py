@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 
 import glru
+from glru.report.loocv import _describe_proof
 from tests.cases import make
 from tests.decisions.retraining import assert_inside, carefully, held_out
 
@@ -182,3 +184,21 @@ def test_ties_that_are_not_proven_are_masked_not_guessed():
     assert np.array_equal(np.isnan(scores), [True, False])
     after = glru.GLRUClassifier(fit_intercept=False).fit(X[:48], y[:48]).after(glru.Reweight([0], [1.0]))
     assert np.array_equal(after.labels(X).mask, np.arange(50) >= 48)
+
+
+@pytest.mark.parametrize(
+    "loss", [glru.Squared(), glru.Logistic(), glru.Poisson()], ids=["squared", "logistic", "poisson"]
+)
+def test_dependent_columns_without_a_penalty_are_said_to_prove_nothing(loss):
+    """Infinite intervals are not shown under the word "certified", and the reason and a remedy come with them."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(40, 3))
+    X = np.column_stack([X, X[:, 0] + X[:, 1]])
+    y = random.poisson(1.0, 40).astype(float)
+    problem = glru.Problem(X, y > 0 if isinstance(loss, glru.Logistic) else y, loss, glru.L2(0.0), fit_intercept=True)
+    with pytest.warns(ConvergenceWarning, match="The optimum is not unique"):
+        result = glru.loocv(problem)
+    assert result.unbounded
+    assert "nothing proven" in repr(result) and "(certified" not in repr(result) and "or penalise them" in repr(result)
+    assert "Nothing is proven of these scores" in _describe_proof(result, 40)
+    assert not glru.loocv(problem.derive(penalty=glru.L2(0.1))).unbounded

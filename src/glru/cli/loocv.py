@@ -213,7 +213,8 @@ def _describe_result(
     n_rows = job.problem.n_rows
     lines.append(("decided by", stages))
     lines.append(("trainings", f"{result.n_trainings} beyond the first; brute force needs {n_rows:,}"))
-    lines.append(("proof", "; ".join([NOTES[result.method], *describe_open(result)])))
+    note = "nothing is proven: no held-out score has a bound" if result.unbounded else NOTES[result.method]
+    lines.append(("proof", "; ".join([note, *describe_open(result)])))
     if result.limit is not None:
         lines.append(("limit", f"{format_count(int(np.sum(result.limited)), 'row')} given up: {result.limit}"))
     if check:
@@ -240,7 +241,7 @@ def _make_page(job: inputs.Job, solution: glru.Solution, result: glru.results.LO
         inputs.make_provenance(job, describe(job)),
         find_pair(job),
         job.prepared.ids,
-        _rank_rows(solution, budget),
+        None if result.unbounded else _rank_rows(solution, budget),
         _make_coefficients_section(job, solution),
     )
 

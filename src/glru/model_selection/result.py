@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from glru._results import Shown, make_frame, show_interval, unmask_column
 from glru.bounds import ScoreBounds, require_exact_count, require_probabilities
 from glru.cascade import OPEN, STAGES, WIDE
+from glru.duality import explain_missing_optimum
 from glru.linalg import Array
 from glru.problem import Problem
 
@@ -395,12 +396,20 @@ class LOOCVResult(HeldOutScores):
         return np.array(STAGES)[self.stage_codes]
 
     @property
+    def unbounded(self) -> bool:
+        """Whether no held-out score has a bound, so that nothing is proven: there is no unique optimum, or the time was up."""
+        if isinstance(self.results, WrittenRows):
+            return False
+        return bool(np.isneginf(self.bounds.lower).all() and np.isposinf(self.bounds.upper).all())
+
+    @cached_property
     def limit(self) -> str | None:
         """Why the ``limited`` rows were given up, in words; None where there are none."""
         if self.finest_width is None:
             return None
         if not np.isfinite(self.finest_width):
-            return "no bound of their scores is known"
+            reason = explain_missing_optimum(self.problem)
+            return "no bound of their scores is known" + ("" if reason is None else f"; {reason.rstrip('.')}")
         return f"float64 resolves their scores to about {self.finest_width:.2g}"
 
     def _columns(self) -> dict[str, Any]:
@@ -435,7 +444,8 @@ class LOOCVResult(HeldOutScores):
         if not self.problem.in_memory:
             lines.append(("passes", f"{self.n_passes:.3g}"))
         lines.append(("seconds", ", ".join(f"{stage} {time:.3g}" for stage, time in self.seconds.items())))
-        return f"LOOCVResult({self.method}, {n_rows} rows{blocks}{several})", lines
+        method = "nothing proven" if self.unbounded else self.method
+        return f"LOOCVResult({method}, {n_rows} rows{blocks}{several})", lines
 
 
 def merge_classes(

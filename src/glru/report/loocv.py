@@ -128,6 +128,8 @@ def _classification(result: LOOCVResult, data_name: str, classes: tuple[str, str
 def _describe_proof(result: LOOCVResult, n_rows: int) -> str:
     if not result.certified:
         return f"The method “{result.method}” proves nothing: these are the scores that it computed."
+    if result.unbounded:
+        return f"Nothing is proven of these scores: {result.limit or 'the time was up'}."
     text = (
         f"This is proven for the exactly retrained models, with {format_count(result.n_trainings, 'training')} beyond the "
         f"first; brute force needs {n_rows:,}."

@@ -115,7 +115,7 @@ def sampling_interval(least: int, most: int, n_rows: int) -> Interval:
 def auc_caveat(result: LOOCVResult) -> str | None:
     """Why the pooled AUC misleads: leaving out a row moves the intercept away from its class; None if that effect is small."""
     share = float(np.mean(result.y > 0.0))
-    if not result.problem.fit_intercept or share in (0.0, 1.0):
+    if not result.problem.fit_intercept or share in (0.0, 1.0) or result.unbounded:
         return None
     shift = 1.0 / (result.y.size * share * (1.0 - share))
     spread = float(np.std(np.nan_to_num(result.bounds.middle)))
