@@ -10,8 +10,8 @@ import typer
 
 from glru._files import refuse_input
 from glru.cli import output
-from glru.cli.commands import add_command
-from glru.cli.progress import show_progress
+from glru.cli.app import add_command
+from glru.cli.output import show_progress
 from paper.configuration import Catalogue
 from paper.datasets import PAPER
 from paper.rendering import render as render_runs

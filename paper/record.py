@@ -11,7 +11,7 @@ from typing import Any, final
 from threadpoolctl import threadpool_info
 
 from glru._files import write_atomically
-from glru._versions import list_versions
+from glru.cli.output import list_versions
 from glru.linalg import n_threads
 from paper.configuration import Experiment, Method, Source
 from paper.sources import Data

@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 import glru
-from glru.cli import progress
+from glru.cli import output
 from glru.datasets import load
 from tests.cli.running import answer, complaint, glru_command, sample, standardise, write
 
@@ -213,17 +213,17 @@ def test_version():
 
 def test_progress_bar(tmp_path, monkeypatch):
     """A bar with counts, rate and time left appears on a terminal after a while, and not before."""
-    monkeypatch.setattr(progress, "DELAY", 0.05)
+    monkeypatch.setattr(output, "DELAY", 0.05)
     with (tmp_path / "screen").open("w+") as file:
-        with progress.show_progress(False, Console(file=file, force_terminal=True, width=100)) as report:
+        with output.show_progress(False, Console(file=file, force_terminal=True, width=100)) as report:
             for done in range(1, 60):
                 report("training", done, 100)
-                progress.threading.Event().wait(0.01)
+                output.threading.Event().wait(0.01)
         file.seek(0)
         text = file.read()
     assert "training" in text and "/100" in text and "/s" in text and "0:00" in text
-    monkeypatch.setattr(progress, "DELAY", 30.0)
+    monkeypatch.setattr(output, "DELAY", 30.0)
     with (tmp_path / "screen").open("w+") as file:
-        with progress.show_progress(False, Console(file=file, force_terminal=True)) as report:
+        with output.show_progress(False, Console(file=file, force_terminal=True)) as report:
             report("training", 1, 2)
         assert file.tell() == 0

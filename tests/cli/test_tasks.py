@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 import glru
 from glru.cli import inputs
-from glru.cli.commands import TIME_IS_UP
+from glru.cli.output import TIME_IS_UP
 from glru.datasets import read
 from tests.cli.running import answer, complaint, glru_command
 
@@ -257,7 +257,7 @@ def test_every_long_command_is_ended(tmp_path, monkeypatch, command):
         time.sleep(30.0)
 
     monkeypatch.setattr(inputs, "prepare_data", sleep)
-    monkeypatch.setattr("glru.cli.commands.GRACE", (1.0, 0.1))
+    monkeypatch.setattr("glru.cli.app.GRACE", (1.0, 0.1))
     joblib.dump(LogisticRegression(), tmp_path / "model.joblib")
     needed = {"whatif": ["--remove-rows", "1"], "certify": ["--model", tmp_path / "model.joblib"]}
     change = needed.get(command, [])

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
 import glru
-from glru.display.classes import MOST_LISTED, rank_least_certain
+from glru.display.scores import MOST_LISTED, rank_least_certain
 from glru.report import Provenance, loocv_page
 
 matplotlib.use("Agg")

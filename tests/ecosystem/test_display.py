@@ -10,9 +10,9 @@ import matplotlib.pyplot as plt
 from matplotlib.colors import to_hex
 
 import glru
-from glru.display.intervals import BLUE as CORRECT
-from glru.display.intervals import GREY as OPEN
-from glru.display.intervals import ORANGE as WRONG
+from glru.display.scores import BLUE as CORRECT
+from glru.display.scores import GREY as OPEN
+from glru.display.scores import ORANGE as WRONG
 from tests.cases import make, with_open_rows
 
 

@@ -19,8 +19,8 @@ import typer
 import glru
 from glru import datasets
 from glru._budget import Budget
-from glru._versions import list_versions
 from glru.cli.options import DataOptions, LossOptions, StrengthOptions
+from glru.cli.output import list_versions
 from glru.datasets import Contents, Prepared
 from glru.datasets.check import describe_features
 from glru.datasets.files import STANDARD_INPUT, expand, read_standard_input

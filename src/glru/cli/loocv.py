@@ -12,16 +12,16 @@ import glru
 from glru._budget import Budget
 from glru.bounds import ScoreBounds, predicted
 from glru.cli import inputs, output
-from glru.cli.commands import TIME_IS_UP
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
-from glru.cli.progress import show_progress
+from glru.cli.output import TIME_IS_UP, show_progress
 from glru.model_selection.checkpoint import Checkpoint as Store
 from glru.model_selection.loocv import ensure_trained
 from glru.report import loocv_page
-from glru.report.format import format_count, format_interval
 from glru.report.loocv import STAGE_NAMES, describe_open
-from glru.report.metrics import (
+from glru.report.page import format_count, format_interval
+from glru.report.quality import (
     auc_caveat,
+    coefficients_section,
     constant_errors,
     constant_value,
     describe_metric,
@@ -29,7 +29,6 @@ from glru.report.metrics import (
     name_metric,
     sampling_interval,
 )
-from glru.report.quality import coefficients_section
 from glru.sklearn.drop_ins import loocv_adapted
 
 LISTED_ROWS, MOST_COLUMNS = 20, 2000

@@ -1,11 +1,16 @@
-"""The result of a command and its output formats: a table, JSON, files."""
+"""What a command prints and writes: its result as a table, JSON or files, progress, the log, versions and exit codes."""
 
+import importlib.metadata
 import io
 import json
 import math
+import platform
 import sys
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -16,8 +21,10 @@ import glru
 from glru._extras import require
 from glru._files import check_target, refuse_input, write_atomically
 from glru.bounds import ScoreBounds
-from glru.cli.commands import write_log
 from glru.cli.options import FileOptions, OutputOptions
+
+BAD_INPUT, TIME_IS_UP, REFUTED, INTERRUPTED = 1, 3, 4, 130
+"""Exit codes, in addition to 0 (done) and 2 (wrong usage)."""
 
 SCHEMA = "glru/1"
 LONGEST_NAME = 40
@@ -115,6 +122,14 @@ def deliver(outcome: Outcome, output: FileOptions) -> None:
         sys.stdout.write(PAPER_TABLES[output.table](outcome.title, outcome.lines))
     elif not output.quiet:
         show(outcome.title, lines)
+
+
+def write_log(path: Path | None, text: str) -> None:
+    """Add lines to the log, each with the time."""
+    if path is not None:
+        now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(f"{now}  {line}\n" for line in text.splitlines())
 
 
 def _to_markdown(title: str, lines: list[tuple[str, str]]) -> str:
@@ -227,3 +242,63 @@ def format_duration(seconds: float) -> str:
     if seconds < 1.0:
         return f"{1000.0 * seconds:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 120.0 else f"{seconds / 60.0:.1f} min"
+
+
+DELAY = 2.0
+"""Seconds before the bar appears."""
+
+Report = Callable[[str, int, int], None]
+
+
+@contextmanager
+def show_progress(quiet: bool, console: Any = None) -> Iterator[Report]:
+    """Yield a function that shows progress; call it with the task, the amount done and the total."""
+    if console is None:
+        if quiet or not sys.stderr.isatty():
+            yield lambda what, done, total: None
+            return
+        from rich.console import Console
+
+        console = Console(stderr=True)
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    shown = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+    task = shown.add_task("reading and training", total=None, rate="")
+    timer = threading.Timer(DELAY, shown.start)
+    timer.daemon = True
+    timer.start()
+
+    def report(what: str, done: int, total: int) -> None:
+        speed = shown.tasks[0].speed
+        shown.update(
+            task, description=what, completed=done, total=total, rate=f"{speed:.0f}/s" if speed is not None else ""
+        )
+
+    try:
+        yield report
+    finally:
+        timer.cancel()
+        timer.join()
+        shown.stop()
+
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "polars")
+
+
+def list_versions() -> dict[str, str]:
+    """Return the versions of this package and of its dependencies that are installed."""
+    found = {"glru": glru.__version__, "python": platform.python_version(), "platform": platform.platform()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -14,15 +14,14 @@ import glru
 from glru._budget import Budget, OutOfTime
 from glru.bounds import ScoreBounds
 from glru.cli import inputs, output
-from glru.cli.commands import INTERRUPTED, TIME_IS_UP
 from glru.cli.loocv import describe, describe_once, to_sentences
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
-from glru.cli.progress import show_progress
-from glru.display.stepwise import NAMES, name_step
+from glru.cli.output import INTERRUPTED, TIME_IS_UP, show_progress
+from glru.display.paths import STEP_CRITERIA, name_step
 from glru.linalg import Array
 from glru.report import stepwise_page
-from glru.report.format import format_count, format_interval
-from glru.report.metrics import constant_value, sampling_interval
+from glru.report.page import format_count, format_interval
+from glru.report.quality import constant_value, sampling_interval
 
 PRINTED_STEPS, PRINTED_NAMES = 15, 12
 """Steps and names that are printed."""
@@ -273,7 +272,7 @@ def _describe_judge(job: inputs.Job, result: glru.results.StepwiseResult, n_vali
         rows = f"{n_validation:,} validation rows"
     elif result.criterion in INFORMATION:
         rows = f"all {job.problem.n_rows:,} rows"
-    return f"{NAMES[result.criterion].split(' (')[0].split(' on ')[0]}, {rows}"
+    return f"{STEP_CRITERIA[result.criterion].split(' (')[0].split(' on ')[0]}, {rows}"
 
 
 def _describe_path(job: inputs.Job, result: glru.results.StepwiseResult) -> list[tuple[str, str]]:

@@ -19,11 +19,11 @@ from glru.cli.options import (
     StrengthOptions,
     parse_number,
 )
-from glru.cli.progress import show_progress
+from glru.cli.output import show_progress
 from glru.linalg import Array
 from glru.report import path_page
-from glru.report.format import format_interval
-from glru.report.metrics import constant_value
+from glru.report.page import format_interval
+from glru.report.quality import constant_value
 
 LAMS, CS = "1e-4:1:9", "1e-2:1e2:9"
 

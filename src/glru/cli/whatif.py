@@ -15,14 +15,14 @@ from glru.bounds import ScoreBounds, predicted
 from glru.cli import inputs, output
 from glru.cli.loocv import describe, describe_once, find_pair, make_class_columns, to_sentences
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
-from glru.cli.progress import show_progress
-from glru.display.after import find_verdicts
+from glru.cli.output import show_progress
+from glru.display.scores import find_verdicts
 from glru.linalg import Array, RawMatrix
 from glru.model_selection.checkpoint import Checkpoint as Store
 from glru.model_selection.loocv import ensure_trained
 from glru.report import after_page
-from glru.report.format import format_count, format_interval, format_move
-from glru.report.metrics import name_metric
+from glru.report.page import format_count, format_interval, format_move
+from glru.report.quality import name_metric
 from glru.solvers import train
 
 MOST_PRINTED = 10

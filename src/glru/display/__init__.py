@@ -1,12 +1,8 @@
 """Plots of results: the constructor stores the data, ``from_...`` computes it, ``plot`` draws it."""
 
-from glru.display.after import AfterDisplay
-from glru.display.classes import ConfusionDisplay
 from glru.display.deletion import DeletionDisplay
-from glru.display.loocv import LOOCVDisplay
-from glru.display.named import IntervalsDisplay
-from glru.display.path import RegularizationPathDisplay
-from glru.display.stepwise import StepwiseDisplay
+from glru.display.paths import IntervalsDisplay, RegularizationPathDisplay, StepwiseDisplay
+from glru.display.scores import AfterDisplay, ConfusionDisplay, LOOCVDisplay
 
 __all__ = [
     "AfterDisplay",

@@ -6,7 +6,7 @@ import numpy as np
 
 from glru.deletion import Influence
 from glru.deletion.intervals import middle
-from glru.display.intervals import BLUE, GREY, ORANGE, make_axes
+from glru.display.scores import BLUE, GREY, ORANGE, make_axes
 from glru.linalg import Array
 
 KINDS = ("leverage", "cooks_distance", "dfbetas")

@@ -7,14 +7,23 @@ from numpy.typing import NDArray
 
 from glru.after import After
 from glru.bounds import ScoreBounds, predicted
-from glru.display.after import find_verdicts
+from glru.display.scores import find_verdicts
 from glru.linalg import Array
 from glru.losses import Logistic
-from glru.report.classes import confusion_table, least_certain_table
-from glru.report.format import format_count, format_interval, format_number
-from glru.report.loocv import MOST_LISTED, draw_agreement, draw_sides
-from glru.report.page import Cell, Provenance, Section, cards, page, table
-from glru.report.svg import draw_intervals, fit_axis
+from glru.report.loocv import MOST_LISTED, confusion_table, draw_agreement, draw_sides, least_certain_table
+from glru.report.page import (
+    Cell,
+    Provenance,
+    Section,
+    cards,
+    draw_intervals,
+    fit_axis,
+    format_count,
+    format_interval,
+    format_number,
+    page,
+    table,
+)
 
 KINDS = {1: ("good", "label unchanged"), -1: ("bad", "label changed"), 0: ("open", "label open")}
 

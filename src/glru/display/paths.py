@@ -1,20 +1,199 @@
-"""The pictures of a stepwise selection: the criterion after every step, and one step from the inside."""
+"""Pictures of named quantities, of a regularisation path, and of a stepwise selection."""
 
 from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
 
-from glru.display.intervals import BLUE, GREEN, GREY, ORANGE, make_axes, shorten
+from glru._extras import require
+from glru.display.scores import BLUE, GREEN, GREY, ORANGE, make_axes, shorten
 from glru.linalg import Array
+from glru.model_selection import LOOCVPath
 from glru.selection import StepwiseResult
+
+MOST_DRAWN = 30
+"""Quantities that are drawn."""
+
+
+@final
+class IntervalsDisplay:
+    """Certified intervals of named quantities, the first one on top: what features are worth, coefficients, the most influential rows.
+
+    Parameters
+    ----------
+    lower, upper : array of shape (n_quantities,)
+        The ends, in the order in which they are drawn; at most 30 are.
+    names : sequence of str
+        What the quantities are called.
+    label : str
+        What they measure.
+
+    Examples
+    --------
+    >>> import glru
+    >>> data = glru.datasets.load("breast_cancer")
+    >>> X = glru.datasets.prepare(data).X
+    >>> problem = glru.Problem(X[:400], data.y[:400], penalty=glru.L2(0.01))
+    >>> result = glru.feature_importance(problem, X_val=X[400:], y_val=data.y[400:])
+    >>> display = result.plot()
+    >>> len(display.names), display.label
+    (30, 'increase without the feature: log loss')
+    """
+
+    def __init__(self, lower: Array, upper: Array, names: Sequence[str], label: str) -> None:
+        self.lower, self.upper, self.names, self.label = (
+            lower[:MOST_DRAWN],
+            upper[:MOST_DRAWN],
+            names[:MOST_DRAWN],
+            label,
+        )
+
+    def plot(self, ax: Any = None) -> "IntervalsDisplay":
+        """Draw it.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, default=None
+            Where to draw; a new figure if not given.
+        """
+        self.ax_ = ax = make_axes(ax, height=1.2 + 0.24 * len(self.names))
+        self.figure_ = ax.figure
+        places = np.arange(len(self.names))
+        known = np.isfinite(self.lower) & np.isfinite(self.upper)
+        lower, upper = np.where(known, self.lower, 0.0), np.where(known, self.upper, 0.0)
+        ax.axvline(0.0, color="black", linewidth=0.8, zorder=1)
+        ax.hlines(places, lower, upper, color=BLUE, linewidth=3.0, zorder=2)
+        ax.plot(0.5 * (lower + upper)[known], places[known], "o", color=BLUE, markersize=4, zorder=3)
+        ax.plot(np.zeros(int((~known).sum())), places[~known], "x", color=GREY, markersize=5, zorder=3)
+        ax.set_yticks(places, self.names)
+        ax.invert_yaxis()
+        ax.set_xlabel(self.label)
+        return self
+
+
+Bands = dict[str, tuple[Array, Array]]
+
+PATH_CRITERIA = {
+    "error": "held-out errors (rows)",
+    "log_loss": "held-out log-loss (nats)",
+    "squared_error": "held-out squared error",
+    "deviance": "mean deviance",
+}
+
+
+@final
+class RegularizationPathDisplay:
+    """Leave-one-out errors and losses over the strength of the penalty, with the best one marked.
+
+    Parameters
+    ----------
+    lams : array of shape (n_lams,)
+        The strengths.
+    bands : dict of (array, array)
+        Lower and upper ends of each quantity at every strength, by name.
+    best : int
+        The position of the best strength.
+    criterion : str
+        The name of the quantity that decided.
+    certified : bool
+        Whether no other strength can be better.
+    axis : str, default="lam"
+        What the strengths are called.
+
+    Examples
+    --------
+    >>> import glru
+    >>> data = glru.datasets.load("breast_cancer")
+    >>> X = glru.datasets.prepare(data).X
+    >>> path = glru.loocv_path(glru.Problem(X, data.y, penalty=glru.L2(1.0)), [1.0, 0.1, 0.01, 0.001])
+    >>> display = glru.display.RegularizationPathDisplay.from_path(path)
+    >>> display.title
+    'best lam: 0.01, certified (10 errors)'
+    """
+
+    def __init__(
+        self, lams: Array, bands: Bands, best: int, criterion: str, certified: bool, axis: str = "lam"
+    ) -> None:
+        self.lams, self.bands, self.best = lams, bands, best
+        self.criterion, self.certified, self.axis = criterion, certified, axis
+
+    @classmethod
+    def from_path(cls, path: LOOCVPath, as_C: bool = False) -> "RegularizationPathDisplay":
+        """Make the display of a leave-one-out path.
+
+        Parameters
+        ----------
+        path : LOOCVPath
+            From :func:`glru.loocv_path`.
+        as_C : bool, default=False
+            Show ``C = 1 / lam``, for problems with scaling "sum".
+        """
+        bands: Bands = {}
+        if path.criterion in ("error", "log_loss"):
+            counts = [(result.errors_lower, result.errors_upper) for result in path.results]
+            bands["error"] = _split_ends(counts)
+            if type(path.results[0].problem.loss).__name__ == "Logistic":
+                bands["log_loss"] = _split_ends([result.metric_bounds("log_loss") for result in path.results])
+        else:
+            bands[path.criterion] = (path.lower, path.upper)
+        strengths = 1.0 / path.lams if as_C else path.lams
+        return cls(strengths, bands, path.best_index, path.criterion, path.certified, "C" if as_C else "lam")
+
+    @property
+    def title(self) -> str:
+        """The best strength and whether it is proven to be."""
+        low, high = (ends[self.best] for ends in self.bands[self.criterion])
+        if self.criterion == "error":
+            value = f"{low:.0f} errors" if low == high else f"{low:.0f} to {high:.0f} errors"
+        else:
+            value = f"{self.criterion.replace('_', ' ')} at most {high:.4g}"
+        proof = "certified" if self.certified else "not certified"
+        return f"best {self.axis}: {self.lams[self.best]:.4g}, {proof} ({value})"
+
+    def plot(self, ax: Any = None) -> "RegularizationPathDisplay":
+        """Draw the bands.
+
+        Parameters
+        ----------
+        ax : sequence of matplotlib Axes, default=None
+            One for each band; a new figure if not given.
+        """
+        if ax is None:
+            plt = require("matplotlib.pyplot", "plot", "a picture")
+            size = (8.0, 1.2 + 2.1 * len(self.bands))
+            _, ax = plt.subplots(len(self.bands), 1, sharex=True, figsize=size, layout="constrained", squeeze=False)
+        panels = np.ravel(ax)
+        for panel, (name, (lower, upper)) in zip(panels, self.bands.items(), strict=True):
+            finite = np.isfinite(upper)
+            top = 1.1 * float(upper[finite].max()) if finite.any() else 1.0
+            panel.fill_between(self.lams, lower, np.where(finite, upper, top), color=BLUE, alpha=0.25, linewidth=0)
+            panel.plot(self.lams, lower, color=BLUE, marker="^", markersize=4, label="certified lower end")
+            shown = np.where(finite, upper, np.nan)
+            panel.plot(self.lams, shown, color=GREEN, marker="v", markersize=4, label="certified upper end")
+            label = f"best {self.axis}" + ("" if self.certified else ", not certified")
+            panel.axvline(self.lams[self.best], color=ORANGE, linestyle="--", linewidth=1.5, label=label)
+            panel.set_ylabel(PATH_CRITERIA[name])
+            panel.set_xscale("log")
+            panel.ticklabel_format(axis="y", useOffset=False)
+            panel.locator_params(axis="y", integer=name == "error", nbins=6)
+        panels[0].legend(frameon=False)
+        panels[0].set_title(self.title, loc="left", fontsize=11)
+        panels[-1].set_xlabel("strength of the penalty, lam" if self.axis == "lam" else "C")
+        self.ax_, self.figure_ = panels, panels[0].figure
+        return self
+
+
+def _split_ends(pairs: Any) -> tuple[Array, Array]:
+    array = np.array(pairs, dtype=np.float64)
+    return array[:, 0], array[:, 1]
+
 
 Inside = tuple[Array, Array, Array, float]
 
 MOST_NAMED_STEPS = 30
 """Largest number of steps for which the features are written below the axis."""
 
-NAMES = {
+STEP_CRITERIA = {
     "error": "wrong labels (rows)",
     "log_loss": "log-loss (nats)",
     "squared_error": "squared error",
@@ -139,7 +318,7 @@ class StepwiseDisplay:
             slanted = {"rotation": 60, "ha": "right", "fontsize": 8} if sum(map(len, labels)) > 60 else {}
             ax.set_xticks(places, labels, **slanted)
         ax.set_xlabel("steps: - a feature removed, + a feature added" if named else "steps")
-        ax.set_ylabel(NAMES[self.criterion])
+        ax.set_ylabel(STEP_CRITERIA[self.criterion])
         finite = np.concatenate([self.lower, self.upper])
         finite = finite[np.isfinite(finite)]
         if finite.size:
@@ -163,7 +342,7 @@ class StepwiseDisplay:
         ax.plot(places, first[order], color=ORANGE, linewidth=1.4, label="lower bound after the first stage", zorder=2)
         ax.axhline(value, color="black", linewidth=0.8, linestyle="--", label="to beat")
         ax.set_xlabel("candidates, in ascending order of their lower bounds")
-        ax.set_ylabel(NAMES[self.criterion])
+        ax.set_ylabel(STEP_CRITERIA[self.criterion])
         ax.locator_params(axis="y", integer=self.criterion == "error", nbins=6)
         ax.set_title(f"step {step + 1}: {order.size} candidates")
         ax.legend(loc="lower right", framealpha=0.9)

@@ -1,0 +1,555 @@
+"""Pictures of scores: of held-out rows, of queries after a change, and of the rows of each class by their labels."""
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru._extras import require
+from glru.after import After
+from glru.bounds import ScoreBounds, predicted
+from glru.linalg import Array
+from glru.model_selection import CrossValResult, LOOCVResult
+
+BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#999999", "#009E73"
+"""Colours of the Okabe-Ito palette, which colour-blind readers can tell apart."""
+
+Groups = dict[int, tuple[str, str]]
+"""Name and colour of the rows that share a verdict."""
+
+MOST_DOTS = 3000
+"""Most rows that are drawn as dots; more are drawn as a curve, or by density."""
+
+
+def make_axes(ax: Any, height: float = 3.6) -> Any:
+    """The axes to draw on; those of a new figure where none are given."""
+    if ax is not None:
+        return ax
+    plt = require("matplotlib.pyplot", "plot", "a picture")
+    return plt.subplots(figsize=(8.0, height), layout="constrained")[1]
+
+
+def middle(bounds: ScoreBounds) -> Array:
+    """The middle of every interval; 0 where it has no end."""
+    return np.nan_to_num(bounds.middle)
+
+
+def find_usual_range(scores: Array) -> tuple[float, float]:
+    """An axis that holds 0 and all scores, or, where a few of them are far out, all but these."""
+    if scores.size == 0:
+        return -1.0, 1.0
+    low, high = np.quantile(scores, [0.005, 0.995])
+    far = high - low
+    low, high = max(low - far, scores.min()), min(high + far, scores.max())
+    low, high = min(float(low), 0.0), max(float(high), 0.0)
+    room = 0.06 * (high - low) or 1.0
+    return low - room, high + room
+
+
+def sort_sides(scores: Array, sides: NDArray[Any]) -> NDArray[np.intp]:
+    """The rows of the side -1 by score, then those of the side +1."""
+    return np.lexsort((scores, sides > 0))
+
+
+def draw_sides(
+    ax: Any,
+    bounds: ScoreBounds,
+    verdicts: NDArray[np.int8],
+    groups: Groups,
+    n_first: int,
+    names: tuple[str, str],
+) -> None:
+    """Intervals side by side around the threshold 0, coloured by their verdicts; the first ``n_first`` of them are of the first name.
+
+    Every row takes the same room, so that the width of a colour is its share of the rows. Rows beyond the axis are marked at its edge.
+    """
+    n_rows = bounds.n_rows
+    gap = 0.02 * n_rows
+    places = np.arange(n_rows) + np.where(np.arange(n_rows) < n_first, 0.0, gap)
+    scores = middle(bounds)
+    low, high = find_usual_range(scores)
+    bottom, top = np.clip(bounds.lower, low, high), np.clip(bounds.upper, low, high)
+    size = float(np.clip(400.0 / max(n_rows, 1), 2.0, 4.0))
+    for verdict, (name, color) in groups.items():
+        mine = np.flatnonzero(verdicts == verdict)
+        if mine.size == 0:
+            continue
+        label = f"{name} ({mine.size:,})"
+        ax.vlines(places[mine], bottom[mine], top[mine], linewidth=1.2, color=color, zorder=2)
+        inside = mine[(scores[mine] >= low) & (scores[mine] <= high)]
+        ax.plot(
+            places[inside], scores[inside], "o", markersize=size, color=color, label=label, zorder=3, markeredgewidth=0
+        )
+    for marker, edge, beyond in (("v", low, scores < low), ("^", high, scores > high)):
+        if beyond.any():
+            text = f"beyond the axis ({int(beyond.sum()):,})"
+            ax.plot(
+                places[beyond],
+                np.full(beyond.sum(), edge),
+                marker,
+                color="black",
+                markersize=1.5 * size,
+                label=text,
+                zorder=4,
+                clip_on=False,
+            )
+    ax.axhline(0.0, color="black", linewidth=0.8, zorder=1)
+    ax.set_ylim(low, high)
+    counts = (n_first, n_rows - n_first)
+    ticks = [(n_first / 2.0, 0), (n_first + gap + counts[1] / 2.0, 1)]
+    shown = [(place, f"{shorten(names[k])}: {counts[k]:,} rows") for place, k in ticks if counts[k]]
+    ax.set_xticks([place for place, _ in shown], [text for _, text in shown])
+    if 0 < n_first < n_rows:
+        ax.axvline(n_first + 0.5 * gap - 0.5, color=GREY, linewidth=0.8, linestyle=":", zorder=1)
+    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), markerscale=4.0 / size)
+
+
+def draw_agreement(ax: Any, known: Array, bounds: ScoreBounds, diagonal: bool = True) -> None:
+    """Predictions over what they are compared with, and where both agree; intervals as lines, and a density where there are many.
+
+    ``diagonal``: whether they agree on the diagonal, or, of differences, at zero.
+    """
+    scores = middle(bounds)
+    if known.size > MOST_DOTS:
+        shades = ax.hexbin(known, scores, gridsize=70, bins="log", mincnt=1, cmap="Blues")
+        ax.figure.colorbar(shades, ax=ax, label="rows")
+    else:
+        ends = np.clip(bounds.lower, scores.min(), None), np.clip(bounds.upper, None, scores.max())
+        ax.vlines(known, *ends, color=BLUE, linewidth=1.2)
+        size = float(np.clip(400.0 / max(known.size, 1), 2.0, 4.0))
+        ax.plot(known, scores, "o", color=BLUE, markersize=size, markeredgewidth=0)
+    _separate_thousands(ax)
+    if diagonal:
+        both = np.array([max(known.min(), scores.min()), min(known.max(), scores.max())])
+        ax.plot(both, both, color="black", linewidth=0.8)
+    else:
+        ax.axhline(0.0, color="black", linewidth=0.8)
+
+
+def _separate_thousands(ax: Any) -> None:
+    """Write tick labels in full, as 250,000, if they are not too long."""
+    for axis in (ax.xaxis, ax.yaxis):
+        if 1e4 <= np.abs(axis.get_view_interval()).max() < 1e9:
+            axis.set_major_formatter("{x:,.0f}")
+
+
+def shorten(name: str, most: int = 24) -> str:
+    """A name, cut to a length that fits beside its axis."""
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+HELD_OUT_GROUPS: Groups = {1: ("correct", BLUE), -1: ("wrong", ORANGE), 0: ("open", GREY)}
+
+
+@final
+class LOOCVDisplay:
+    """Held-out intervals: of classes sorted by class and score and coloured by correct, wrong or open; of a regression over the targets.
+
+    Parameters
+    ----------
+    lower, upper : array of shape (n_rows,)
+        Bounds of the held-out scores, in the order they are drawn.
+    y : array of shape (n_rows,)
+        Targets in the same order; -1 and +1 for classes.
+    title : str
+        What is shown.
+    classes : tuple of str or None, default=None
+        What -1 and +1 stand for; None for a regression.
+    score_name : str, default="held-out score"
+        What the vertical axis of classes shows.
+
+    Examples
+    --------
+    >>> import glru
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> result = glru.loocv(glru.Problem(X, y, penalty=glru.L2(0.01)))
+    >>> display = glru.display.LOOCVDisplay.from_result(result)
+    >>> int((display.verdicts == -1).sum())
+    10
+    """
+
+    def __init__(
+        self,
+        lower: Array,
+        upper: Array,
+        y: Array,
+        title: str,
+        classes: tuple[str, str] | None = None,
+        score_name: str = "held-out score",
+    ) -> None:
+        self.lower, self.upper, self.y, self.title, self.classes = lower, upper, y, title, classes
+        self.score_name = score_name
+
+    @property
+    def verdicts(self) -> NDArray[np.int8]:
+        """1 correct, -1 wrong, 0 open, for classes."""
+        return ScoreBounds(self.lower, self.upper).verdicts(self.y)
+
+    @classmethod
+    def from_result(
+        cls, result: LOOCVResult | CrossValResult, classes: tuple[str, str] | None = None
+    ) -> "LOOCVDisplay":
+        """Make the display of held-out scores.
+
+        Parameters
+        ----------
+        result : LOOCVResult or CrossValResult
+            From :func:`glru.loocv` or :func:`glru.cross_validate`.
+        classes : tuple of str, default=None
+            What -1 and +1 stand for; the result's own classes if not given.
+        """
+        if result.bounds.lower.ndim == 2:
+            raise ValueError("LOOCVDisplay shows one score per row; got one per class. Use ConfusionDisplay.")
+        rows = f"{result.y.size:,} held-out rows"
+        if isinstance(result, CrossValResult):
+            rows += f" in {result.folds.max() + 1} folds"
+        if result.labels is None:
+            found = f"R² {result.metric_bounds('r2')[0]:.4g}" if np.ptp(result.y) else "constant targets"
+            return cls(result.score_lower, result.score_upper, result.y, f"{rows}, {found}")
+        if classes is None:
+            first, second = np.unique(
+                np.asarray(result.classes if isinstance(result, LOOCVResult) else result.problem.classes)
+            )
+            classes = (str(first), str(second))
+        low, high = result.errors_lower, result.errors_upper
+        errors = f"{low:,} errors" if low == high else f"{low:,} to {high:,} errors"
+        more = f", {result.n_trainings} trainings beyond the first" if isinstance(result, LOOCVResult) else ""
+        order = sort_sides(middle(result.bounds), result.y)
+        name = f"held-out {'log-odds' if result.problem.loss.probabilities else 'score'}"
+        return cls(*result.bounds.take(order), result.y[order], f"{rows}, {errors}{more}", classes, name)
+
+    def plot(self, ax: Any = None) -> "LOOCVDisplay":
+        """Draw the intervals.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if not given.
+        """
+        ax = make_axes(ax)
+        bounds = ScoreBounds(self.lower, self.upper)
+        if self.classes is None:
+            draw_agreement(ax, self.y, bounds)
+            ax.set_xlabel("target")
+            ax.set_ylabel("held-out prediction")
+        else:
+            draw_sides(ax, bounds, self.verdicts, HELD_OUT_GROUPS, int(np.sum(self.y < 0)), self.classes)
+            ax.set_xlabel("rows of each class, sorted by held-out score")
+            ax.set_ylabel(self.score_name)
+        ax.set_title(self.title, loc="left", fontsize=11)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+CHANGE_GROUPS: Groups = {1: ("label unchanged", BLUE), -1: ("label changed", ORANGE), 0: ("open", GREY)}
+
+
+@final
+class AfterDisplay:
+    """Intervals of the retrained scores: of classes by the label before, coloured by whether it is proven to stay; of a regression by how much predictions change.
+
+    Parameters
+    ----------
+    lower, upper : array of shape (n_queries,)
+        Bounds of the retrained scores, in the order they are drawn.
+    old_scores : array of shape (n_queries,)
+        The scores before the change, in the same order.
+    title : str
+        What is shown.
+    classes : tuple of str or None, default=None
+        What -1 and +1 stand for; None for a regression.
+
+    Examples
+    --------
+    >>> import glru
+    >>> data = glru.datasets.load("breast_cancer")
+    >>> X = glru.datasets.prepare(data).X
+    >>> solution = glru.solve(glru.Problem(X[:500], data.y[:500], penalty=glru.L2(0.1)))
+    >>> out = glru.after(solution, glru.RemoveRows([3, 17]))
+    >>> display = glru.display.AfterDisplay.from_after(out, X[500:])
+    >>> display.title
+    '69 queries after the change: 69 labels unchanged, 0 changed, 0 open'
+    """
+
+    def __init__(
+        self, lower: Array, upper: Array, old_scores: Array, title: str, classes: tuple[str, str] | None = None
+    ) -> None:
+        self.lower, self.upper, self.old_scores, self.title, self.classes = lower, upper, old_scores, title, classes
+
+    @property
+    def verdicts(self) -> NDArray[np.int8]:
+        """1 unchanged, -1 changed, 0 open, for classes."""
+        return find_verdicts(ScoreBounds(self.lower, self.upper), self.old_scores)
+
+    @classmethod
+    def from_after(cls, out: After, X: Any, old_scores: Array | None = None) -> "AfterDisplay":
+        """Make the display of what is proven about some queries.
+
+        Parameters
+        ----------
+        out : After
+            From :func:`glru.after`.
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries, with the columns of the changed problem.
+        old_scores : array of shape (n_queries,), default=None
+            Their scores before the change; if not given, ``out.present_scores(X)``, where the change leaves the columns as they are.
+        """
+        bounds = out.score_bounds(X)
+        if bounds.lower.ndim == 2:
+            raise ValueError(
+                "AfterDisplay shows one score per query; got one per class. Use ConfusionDisplay.from_bounds."
+            )
+        classes = None if out.classes is None else (str(out.classes[0]), str(out.classes[1]))
+        return cls.from_bounds(bounds, out.present_scores(X) if old_scores is None else old_scores, classes)
+
+    @classmethod
+    def from_bounds(
+        cls, bounds: ScoreBounds, old_scores: Array, classes: tuple[str, str] | None = ("-1", "+1")
+    ) -> "AfterDisplay":
+        """Make the display from bounds of the retrained scores."""
+        if classes is None:
+            title = f"{bounds.n_rows:,} queries after the change, median width {np.median(bounds.width):.2g}"
+            return cls(bounds.lower, bounds.upper, old_scores, title)
+        verdicts = find_verdicts(bounds, old_scores)
+        order = sort_sides(middle(bounds), old_scores)
+        counts = [int(np.sum(verdicts == verdict)) for verdict in CHANGE_GROUPS]
+        title = (
+            f"{bounds.n_rows:,} queries after the change: {counts[0]:,} labels unchanged, {counts[1]:,} changed, "
+            f"{counts[2]:,} open"
+        )
+        return cls(*bounds.take(order), old_scores[order], title, classes)
+
+    def plot(self, ax: Any = None) -> "AfterDisplay":
+        """Draw the intervals.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if not given.
+        """
+        ax = make_axes(ax)
+        bounds = ScoreBounds(self.lower, self.upper)
+        if self.classes is None:
+            moves = ScoreBounds(self.lower - self.old_scores, self.upper - self.old_scores)
+            draw_agreement(ax, self.old_scores, moves, diagonal=False)
+            ax.set_xlabel("prediction before the change")
+            ax.set_ylabel("retrained prediction minus that before")
+        else:
+            before = (f"before: {self.classes[0]}", f"before: {self.classes[1]}")
+            draw_sides(ax, bounds, self.verdicts, CHANGE_GROUPS, int(np.sum(self.old_scores <= 0)), before)
+            ax.set_xlabel("queries by their label before the change, sorted by retrained score")
+            ax.set_ylabel("retrained score")
+        ax.set_title(self.title, loc="left", fontsize=11)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+def find_verdicts(bounds: ScoreBounds, old_scores: Array) -> NDArray[np.int8]:
+    """1 where the label is proven to stay, -1 where it is proven to change, 0 where nothing is proven."""
+    changes, stays = bounds.changes(old_scores)
+    return stays.astype(np.int8) - changes
+
+
+MOST_LISTED = 15
+"""Rows in the panel of those that are least certain."""
+
+COLORS = {1: BLUE, -1: ORANGE, 0: GREY}
+HELD_OUT, CHANGED = ("class", "held-out label"), ("label before the change", "label after the change")
+"""What the lines and columns of the matrix are."""
+
+
+def rank_least_certain(bounds: ScoreBounds, most: int) -> NDArray[np.intp]:
+    """The rows whose labels are least certain: open ones, then those whose class leads the next one least."""
+    ordered = np.sort(np.nan_to_num(bounds.middle, nan=0.0), axis=1)
+    margins = np.where(bounds.decided, ordered[:, -1] - ordered[:, -2], -1.0)
+    return np.argsort(margins, kind="stable")[:most]
+
+
+def format_counts(least: int, most: int) -> str:
+    """A count, or its two ends if it is not known exactly."""
+    return f"{least}" if least == most else f"{least}-{most}"
+
+
+@final
+class ConfusionDisplay:
+    """A certified matrix of the rows of each class by their labels, and the rows whose labels are least certain.
+
+    Parameters
+    ----------
+    least, most : array of shape (n_classes, n_classes)
+        The smallest and the largest number of rows of each class (lines) that get each label (columns).
+    classes : sequence of str
+        What the classes are called.
+    rows : sequence
+        What the rows that are least certain are called, the least certain one first.
+    lower, upper : array of shape (n_listed,)
+        Bounds of the probability (or, where there are none, the score) of each of these rows' own class.
+    verdicts : array of shape (n_listed,)
+        1 where the label is proven to be that class, -1 where it is proven to be another one, 0 open.
+    quantity : str
+        What the bounds are of.
+    title : str
+        What is shown.
+    sides : tuple of str, default=("class", "held-out label")
+        What lines and columns are.
+
+    Examples
+    --------
+    >>> import glru
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = load_iris(return_X_y=True)
+    >>> display = glru.display.ConfusionDisplay.from_result(glru.loocv(LogisticRegression(), X, y))
+    >>> display.least.diagonal()
+    array([50, 47, 48])
+    """
+
+    def __init__(
+        self,
+        least: NDArray[np.int64],
+        most: NDArray[np.int64],
+        classes: Sequence[str],
+        rows: Sequence[Any] | NDArray[np.intp],
+        lower: Array,
+        upper: Array,
+        verdicts: NDArray[np.int8],
+        quantity: str,
+        title: str,
+        sides: tuple[str, str] = HELD_OUT,
+    ) -> None:
+        self.least, self.most, self.classes, self.rows = least, most, classes, rows
+        self.lower, self.upper, self.verdicts = lower, upper, verdicts
+        self.quantity, self.title, self.sides = quantity, title, sides
+
+    @classmethod
+    def from_result(
+        cls, result: LOOCVResult | CrossValResult, row_names: Sequence[str] | None = None
+    ) -> "ConfusionDisplay":
+        """Make the display of the held-out scores of a classification with one score per class.
+
+        Parameters
+        ----------
+        result : LOOCVResult or CrossValResult
+            From :func:`glru.loocv` or :func:`glru.cross_validate`.
+        row_names : sequence of str, default=None
+            What the rows are called; their positions if not given.
+        """
+        bounds, classes = result.bounds, result.classes
+        if bounds.lower.ndim == 1 or classes is None:
+            raise ValueError("ConfusionDisplay shows one score per class; got one score per row. Use LOOCVDisplay.")
+        low, high = result.errors_lower, result.errors_upper
+        errors = f"{low:,} errors" if low == high else f"{low:,} to {high:,} errors"
+        rows = np.asarray(result.rows) if isinstance(result, CrossValResult) else np.arange(bounds.n_rows)
+        names = rows if row_names is None else [row_names[row] for row in rows]
+        joint, title = result.problem.loss.several, f"{bounds.n_rows:,} held-out rows, {errors}"
+        return cls._make(bounds, np.asarray(result.y), [str(label) for label in classes], names, joint, title, HELD_OUT)
+
+    @classmethod
+    def from_bounds(
+        cls,
+        bounds: ScoreBounds,
+        old_scores: Array,
+        classes: Sequence[str],
+        names: Sequence[Any],
+        joint: bool = True,
+    ) -> "ConfusionDisplay":
+        """Make the display of a change: the labels of queries before it by those of the retrained model.
+
+        Parameters
+        ----------
+        bounds : ScoreBounds
+            Bounds of the retrained scores of the queries.
+        old_scores : array of shape (n_queries, n_classes)
+            Their scores before the change.
+        classes : sequence of str
+            What the classes are called.
+        names : sequence of str
+            What the queries are called.
+        joint : bool, default=True
+            Whether the model is multinomial, so that scores stand for probabilities.
+        """
+        changes, stays = bounds.changes(old_scores)
+        n_open = bounds.n_rows - int(changes.sum() + stays.sum())
+        title = f"{bounds.n_rows:,} queries after the change:\n{stays.sum():,} labels unchanged, {changes.sum():,} changed, {n_open:,} open"
+        return cls._make(bounds, predicted(old_scores), list(classes), names, joint, title, CHANGED)
+
+    @classmethod
+    def _make(
+        cls,
+        bounds: ScoreBounds,
+        places: NDArray[np.intp],
+        classes: list[str],
+        names: Any,
+        joint: bool,
+        title: str,
+        sides: tuple[str, str],
+    ) -> "ConfusionDisplay":
+        listed = rank_least_certain(bounds, MOST_LISTED)
+        shown = bounds.take(listed)
+        lower, upper = shown.probabilities() if joint else shown
+        own = np.arange(listed.size), places[listed]
+        what = f"{'held-out' if sides is HELD_OUT else 'retrained'} {'probability' if joint else 'score'}"
+        return cls(
+            *bounds.confusion(places),
+            classes,
+            names[listed] if isinstance(names, np.ndarray) else [names[row] for row in listed],
+            lower[own],
+            upper[own],
+            shown.verdicts(places[listed]),
+            f"{what} of the row's {'own class' if sides is HELD_OUT else 'label before'}",
+            title,
+            sides,
+        )
+
+    def plot(self, ax: Any = None) -> "ConfusionDisplay":
+        """Draw the confusion matrix and, in a new figure, the rows that are least certain beside it.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw the confusion matrix alone; a new figure of both if not given.
+        """
+        if ax is None:
+            plt = require("matplotlib.pyplot", "plot", "a picture")
+            size = max(3.6, 0.34 * len(self.classes) + 1.2)
+            _, (ax, beside) = plt.subplots(1, 2, figsize=(size + 5.4, max(size, 3.8)), layout="constrained")
+            self._draw_rows(beside)
+        self._draw_matrix(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _draw_matrix(self, ax: Any) -> None:
+        n_classes = len(self.classes)
+        totals = np.maximum(self.most.sum(axis=1, keepdims=True), 1)
+        ax.imshow(self.most / totals, cmap="Blues", vmin=0.0, vmax=1.0)
+        for (a, b), most in np.ndenumerate(self.most):
+            if most > 0:
+                color = "white" if most > 0.5 * totals[a, 0] else (BLUE if a == b else ORANGE)
+                text = format_counts(int(self.least[a, b]), int(most))
+                ax.text(b, a, text, ha="center", va="center", color=color, fontsize=9 if n_classes <= 12 else 7)
+        names = [shorten(name) for name in self.classes]
+        slanted = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if max(map(len, names)) > 3 else {}
+        ax.set_xticks(range(n_classes), names, **slanted)
+        ax.set_yticks(range(n_classes), names)
+        ax.set_xlabel(self.sides[1])
+        ax.set_ylabel(self.sides[0])
+        ax.set_title(self.title)
+
+    def _draw_rows(self, ax: Any) -> None:
+        places = np.arange(len(self.rows))
+        names = ("correct", "wrong") if self.sides == HELD_OUT else ("label unchanged", "label changed")
+        for name, (verdict, color) in zip((*names, "open"), COLORS.items(), strict=True):
+            mine = self.verdicts == verdict
+            if mine.any():
+                low, high = self.lower[mine], self.upper[mine]
+                ax.hlines(places[mine], low, high, color=color, linewidth=2.0)
+                ax.plot(0.5 * (low + high), places[mine], "o", color=color, markersize=5.0, label=name)
+        ax.set_yticks(places, [shorten(str(row), 16) for row in self.rows])
+        ax.invert_yaxis()
+        ax.set_xlabel(self.quantity)
+        ax.set_ylabel("row")
+        ax.set_title("least certain rows")
+        ax.legend(frameon=False)
