@@ -657,6 +657,9 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.columns.subset_rows:SubsetRows._closed_radii", scaled(0.01), SUBSET_ROWS
     ),
     "tenth-of-the-radius-of-pairs": Mutant("glru.updates.columns.subset_rows:Pairs._radii", scaled(0.1), SUBSET_ROWS),
+    "sums-of-pairs-taken-as-exact": Mutant(
+        "glru.updates.columns.subset_rows:SubsetRows.rounding", inside(sum_error=nothing, FEW=zero), SUBSET_ROWS
+    ),
     # Columns in all folds at once.
     "gradients-of-columns-in-folds-taken-as-exact": Mutant(
         "glru.updates.columns.folds:Evaluated.measure", inside(sum_error=nothing, gamma=nothing, FEW=zero), FOLD_COLUMNS

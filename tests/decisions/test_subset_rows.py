@@ -57,6 +57,30 @@ def test_bounds_hold_exact_scores(loss, kind, size):
                     assert Decimal(float(low)) <= score <= Decimal(float(high))
 
 
+@pytest.mark.parametrize("apart", [1e-3, 1e-5])
+@pytest.mark.parametrize("seed", [0, 3, 5])
+def test_rounded_sums_count_in_every_direction(seed, apart):
+    """Rounding of a gradient's entries points in the direction that similar columns hardly fix, though no row does."""
+    rng = np.random.default_rng(seed)
+    X = np.tile(rng.normal(size=(10, 3)) * 10.0 ** rng.uniform(-2, 2, (10, 1)), (2, 1))
+    X = np.vstack([X, rng.normal(size=(3, 3))])
+    size = np.abs(X).max(axis=1)
+    X[:, 2] = X[:, 0] + apart * size * np.append(np.tile(rng.normal(size=10), 2), rng.normal(size=3))
+    y = np.append(np.repeat([1.0, -1.0], 10), [1.0, -1.0, 1.0])
+    # The rows of every pair pull equally: models and rounded scores are small, sums of slopes are not.
+    weight = np.append(np.ones(20), np.full(3, 1e-9))
+    order = rng.permutation(23)
+    X, y, weight = X[order], y[order], weight[order]
+    problem = glru.Problem(X, y, penalty=glru.L2(1e-3 * apart**2), scaling="sum", sample_weight=weight)
+    rows = hold_out(problem, np.array([[0, 1, 2]]))
+    narrow_all(rows)
+    for i in np.flatnonzero(weight < 1.0):
+        best = optimum(glru.RemoveRows([i]).apply(problem), np.zeros(3))
+        assert best is not None and np.isfinite(rows.upper[0, i])
+        score = best.scores(X[i : i + 1])[0]
+        assert Decimal(float(rows.lower[0, i])) <= score <= Decimal(float(rows.upper[0, i]))
+
+
 def test_pairs_with_hessians_of_their_own_hold_exact_scores(monkeypatch):
     """Without steps that share a Hessian, every pair is narrowed by steps of its own."""
     monkeypatch.setattr("glru.updates.columns.subset_rows.SHARED_STEPS", 1)

@@ -77,9 +77,10 @@ class SubsetRows:
         self.origin, self.scores, self.norms, self.lower, self.upper, self.centers = np.empty((6, n_sets, n_rows))
         self.curvatures, self.multipliers, self.leverages, self.shares = np.empty((4, n_sets, n_rows))
         self.cuts, self.lost = np.empty((2, len(LOST_SHARES), n_sets))
-        self.root, self.grown, self.drift, self.old_errors = np.empty((4, n_sets))
+        self.root, self.grown, self.drift, self.old_errors, self.spread = np.empty((5, n_sets))
         # Pairs are written down in all columns.
         self.lengths = np.asarray(_lengths(self.X, axis=0)) + TINY
+        self.column_norms = np.asarray(_lengths(np.sqrt(family.weights) * self.X)) * (1.0 + FEW) + TINY
         width = max(1, ENTRIES_TOGETHER // max(size * n_rows, 1))
         with np.errstate(all="ignore"):
             for start in range(0, n_sets, width):
@@ -126,7 +127,9 @@ class SubsetRows:
         self._cut(sets, norms, shares)
         off = (errors + old_errors)[:, None] * self.lengths
         drift = constant * (np.abs(scores - origin) + off).max(axis=1) * (1.0 + FEW)
-        rounding = self.rounding(np.abs(slopes), errors, norms) + FEW * _lengths(np.sqrt(strengths) * self.models[sets])
+        sizes = np.matmul(self.column_norms[self.places[sets]][:, None, :], np.abs(V))[:, 0]
+        self.spread[sets] = _lengths(sizes) * grown / root * (1.0 + FEW)
+        rounding = self.rounding(sets, slopes, errors, norms) + FEW * _lengths(np.sqrt(strengths) * self.models[sets])
         nu = ((_lengths(forms[:, 0]) * grown + TINY) / root + rounding) * (1.0 + FEW)
         # c_i and l_i of the closed form.
         leverages = curvatures * squares
@@ -176,10 +179,11 @@ class SubsetRows:
         """What the error of a row's score is at most, over the row's length."""
         return np.asarray(gamma(len(self.X) + 3) * _lengths(models) * (1.0 + FEW))
 
-    def rounding(self, slopes: Array, errors: Array, norms: Array) -> Array:
+    def rounding(self, sets: Places, slopes: Array, errors: Array, norms: Array) -> Array:
         """At least the norms of the errors of gradients: of the sums, of the slopes' own evaluation, and of slopes at scores that are off."""
         family, n_rows = self.family, self.family.y.size
-        summed = (sum_error(n_rows) + FEW) * np.einsum("pn,pn->p", slopes, norms)
+        # Every entry of a sum rounds by itself: by Cauchy's inequality a share of its column's norm, which may have any direction.
+        summed = (sum_error(n_rows) + FEW) * (_lengths(slopes / np.sqrt(family.weights)) + TINY) * self.spread[sets]
         off = errors * family.problem.loss.smoothness * (norms @ (family.weights * self.lengths))
         return (summed + off) * (1.0 + gamma(n_rows + 16))
 
@@ -292,7 +296,7 @@ class Pairs:
         gradients = np.take_along_axis(slopes @ X.T, places, axis=1) + strengths * self.models
         self.forms = self._multiply(gradients, False)
         errors, norms = family.score_errors(self.models), family.norms[sets]
-        rounding = family.rounding(np.abs(slopes), errors, norms) + FEW * _lengths(np.sqrt(strengths) * self.models)
+        rounding = family.rounding(sets, slopes, errors, norms) + FEW * _lengths(np.sqrt(strengths) * self.models)
         nu = (_lengths(self.forms) * family.grown[sets] + TINY) / family.root[sets] + rounding
         away = np.abs(scores - family.origin[sets])
         away[each, rows] = 0.0
