@@ -1,6 +1,7 @@
 """The core of the library as the tests reach it: a name or a module that moves is followed here, and nowhere else in the tests."""
 
-from glru import _budget, _files, cascade, duality, linalg, refine, regions
+from glru import _files, cascade, duality, linalg, refine, regions
+from glru import _options as _budget
 from glru._files import check_target, write_atomically
 from glru.bounds import ScoreBounds, concatenate, intersect, is_decided, predicted, unbounded, widen
 from glru.cascade import STAGES, Removals
@@ -17,7 +18,8 @@ from glru.changes import read_layout
 from glru.deletion.deletions import Deletions
 from glru.deletion.result import find_contested_rows, rank
 from glru.duality import find_feasible_moves, make_feasible_dual
-from glru.linalg import HOST, UNIT, as_matrix, gamma, is_foreign, kernels, outward, threads, to_host, weighted_norm
+from glru.linalg import HOST, UNIT, as_matrix, gamma, is_foreign, kernels, outward, to_host, weighted_norm
+from glru.linalg import arrays as threads
 from glru.linalg.arrays import HostArrays
 from glru.linalg.factor import solve_shifted
 from glru.losses import Loss, ProximalHinge
@@ -26,8 +28,8 @@ from glru.metric.classes import ClassMetric
 from glru.metric.columns import DiagonalMetric, OrthogonalMetric, make_column_metric
 from glru.metric.rows import RowMetric, RowSide, uses_rows
 from glru.model_selection import checkpoint
+from glru.model_selection.cross_validation import split_rows
 from glru.model_selection.loocv import leave_one_out, start_run
-from glru.model_selection.splits import split_rows
 from glru.penalties import Penalty
 from glru.problem import Point, Problem
 from glru.refine import (
@@ -45,7 +47,7 @@ from glru.regions.local import has_support
 from glru.regions.support import Support, SupportEllipsoid, guess_support
 from glru.removals import blocks as removal_blocks
 from glru.removals.refitted import summed
-from glru.rows import summary
+from glru.rows import block as summary
 from glru.selection import left_out as judges
 from glru.selection import moves
 from glru.selection.contest import Contest, Goal, decide

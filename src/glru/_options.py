@@ -1,4 +1,4 @@
-"""The rules of all options in one table: what a value must be, and the advice if it is not; and warnings.
+"""The rules of all options in one table: what a value must be, and the advice if it is not; warnings; and limits of computing time.
 
 Public functions, estimators and commands are checked against it before any work. What depends on the data or on the model is checked where that is known.
 """
@@ -6,6 +6,7 @@ Public functions, estimators and commands are checked against it before any work
 import math
 import os
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,43 @@ from functools import wraps
 from inspect import signature
 from numbers import Integral, Real
 from typing import Any, TypeVar, final
+
+
+class OutOfTime(Exception):
+    """The time is up; the caller that set the limit returns what has been found."""
+
+
+@final
+class Budget:
+    """A limit in seconds, counted from now; None for no limit."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.end = None if seconds is None else time.monotonic() + seconds
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The seconds that are left, above 0; None: no limit. Raises :class:`OutOfTime` when the time is up."""
+        if self.end is None:
+            return None
+        left = self.end - time.monotonic()
+        if not left > 0.0:
+            raise OutOfTime
+        return left
+
+    @property
+    def spent(self) -> bool:
+        """Whether the time is up."""
+        return self.end is not None and time.monotonic() >= self.end
+
+    def check(self) -> None:
+        """Raise :class:`OutOfTime` when the time is up."""
+        if self.spent:
+            raise OutOfTime
+
+
+UNLIMITED = Budget(None)
+"""No limit."""
+
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -29,12 +29,9 @@ from glru.selection import FeatureImportance, Settings, StepwiseResult, measure_
 from glru.selection.search import CriterionName, Direction
 from glru.selection.search import Method as SearchMethod
 from glru.sklearn.adapt import adapt
-from glru.sklearn.after import change_models
-from glru.sklearn.certify import ModelCertificate, certify_estimator
-from glru.sklearn.drop_ins import Method, loocv_adapted, predict_splits, validate_splits
+from glru.sklearn.drop_ins import ErrorScore, Method, loocv_adapted, predict_splits, validate_splits
 from glru.sklearn.preprocessing import name_weight, split_params
-from glru.sklearn.scoring import ErrorScore
-from glru.sklearn.stepwise import measure_features, select_features
+from glru.sklearn.questions import ModelCertificate, certify_estimator, change_models, measure_features, select_features
 from glru.solution import Solution
 from glru.solvers import solve, train
 from glru.statsmodels import adapt_results, is_statsmodels

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import duality
-from glru._budget import UNLIMITED, Budget
+from glru._options import UNLIMITED, Budget
 from glru.bounds import Bounds, convert_queries, is_decided, unbounded, widths_of_rows
 from glru.certificate import certify
 from glru.linalg import Array

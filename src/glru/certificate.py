@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from glru.duality import find_feasible_moves, list_class_constraints, stack_constraint_columns
 from glru.linalg import FEW, TINY, UNIT, Array, Matrix, gamma, get_arrays, namespace, weighted_norm
 from glru.losses import Loss, Multinomial
-from glru.losses.multinomial import divergence
+from glru.losses.logistic import class_divergence
 from glru.penalties import Penalty
 from glru.problem import Point, Problem
 
@@ -261,7 +261,7 @@ def class_terms(q: Array, y: Array, scores: Array, errors: Array, ranges: Array)
         ratios = np.where(q > 0.0, np.abs(np.log(np.where(q > 0.0, q, 1.0)) - logs), 0.0) + wide[:, None]
     spread = np.sqrt(np.sum(q * np.square(ratios), axis=1))
     distance = np.abs(q - np.exp(logs)).sum(axis=1) + FEW
-    grown = divergence(q, scores) + distance * wide + np.square(wide)
+    grown = class_divergence(q, scores) + distance * wide + np.square(wide)
     grown += 0.5 * ranges * spread + 0.25 * np.square(ranges)
     # The row's own probability is off by a few units, and the divergence by its logarithm times that: 64 covers a number next to zero.
     rows = np.arange(len(q))

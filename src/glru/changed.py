@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._budget import Budget
+from glru._options import Budget
 from glru.bounds import ScoreBounds, convert_queries, intersect, is_decided
 from glru.certificate import Certificate, ball_radius, certify
 from glru.changes import AddRows, Change, Composite, RemoveRows, locate_rows, read_layout

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import duality
-from glru._budget import UNLIMITED, Budget
+from glru._options import UNLIMITED, Budget
 from glru.bounds import Bounds, concatenate, convert_queries, intersect, is_decided, unbounded
 from glru.certificate import Certificate, certify
 from glru.linalg import Array, Matrix

@@ -6,7 +6,7 @@ from glru.live.queries import CertifiedPrediction
 from glru.live.receipts import ReceiptCheck
 from glru.model_selection import CrossValResult, LOOCVPath, LOOCVResult
 from glru.selection import FeatureImportance, StepwiseResult
-from glru.sklearn.certify import ModelCertificate
+from glru.sklearn.questions import ModelCertificate
 from glru.verify import Verification
 
 __all__ = [

@@ -16,7 +16,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 import glru
 from glru.live import ChangeEntry, UndeterminedError
-from glru.verify.claims import _criterion
+from glru.verify.report import _criterion
 from glru.verify.retraining import retrain
 from tests.attack.cases import DIGITS, Answer, left_out, some_queries
 from tests.attack.generators import hostile_change, hostile_problem, unscaled_problem, unscaled_rows

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 import glru
-from glru.verify.claims import _criterion
+from glru.verify.report import _criterion
 from glru.verify.retraining import retrain
 from tests.attack.generators import (
     hostile_change,

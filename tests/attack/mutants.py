@@ -321,7 +321,7 @@ MUTANTS: dict[str, Mutant] = {
     "underflow-forgotten-in-a-gradient": Mutant(
         "glru.metric.columns:ColumnMetric.gradient_norm", inside(TINY=zero), ATTACK
     ),
-    "shifts-taken-that-round": Mutant("glru.linalg.dense:subtracts_exactly", _every_column, MATRIX),
+    "shifts-taken-that-round": Mutant("glru.linalg.matrix:subtracts_exactly", _every_column, MATRIX),
     "squares-of-tiny-slopes-taken-as-zero": Mutant("glru.linalg.arrays:UNDERFLOWS", zero, GENERALISED),
     "factor-of-the-scaled-hessian-taken-as-exact": Mutant("glru.metric.columns:ColumnMetric._factor", _zero_eta, SLACK),
     "degrees-of-freedom-without-the-penalty": Mutant(
@@ -611,9 +611,9 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "supports-of-any-sign": Mutant("glru.regions.support:Support.holds", _any_sign, SUPPORT),
     "supports-without-limits-of-the-others": Mutant("glru.regions.support:Support.holds", _no_limits, SUPPORT),
-    "rows-that-cross-kinks-carry-nothing": Mutant("glru.regions.pieces:Kinks.lost", scaled(0.0), PIECES),
+    "rows-that-cross-kinks-carry-nothing": Mutant("glru.regions.local:Kinks.lost", scaled(0.0), PIECES),
     "rows-that-cross-kinks-leave-nothing-of-the-gradient": Mutant(
-        "glru.regions.pieces:Kinks.remainders", scaled(0.0), PIECES
+        "glru.regions.local:Kinks.remainders", scaled(0.0), PIECES
     ),
     "rows-near-kinks-carry-nothing-of-candidates": Mutant(
         "glru.updates.local_rows:RowCandidates._piece_radii", inside(lost_shares=scaled(0.0)), PIECES
@@ -737,7 +737,7 @@ MUTANTS: dict[str, Mutant] = {
     "divergences-of-shares-too-small": Mutant("glru.losses.logistic:divergence", scaled(0.9), CONTRACTS),
     "tweedie-conjugates-at-another-score": Mutant("glru.losses.log_link:Tweedie._score_of", scaled(1.01), CONTRACTS),
     "offsets-taken-as-exact": Mutant(
-        "glru.losses.offset:WithOffset.noise_of", lambda _: lambda self, y: self.loss.score_noise, GENERALISED
+        "glru.losses.base:WithOffset.noise_of", lambda _: lambda self, y: self.loss.score_noise, GENERALISED
     ),
     # Rows in blocks.
     "blocks-one-factor-for-all-rows": Mutant(

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import glru
-from glru import _budget
+from glru import _options as _budget
 from glru.linalg import as_matrix
 from glru.metric.rows import RowSide
 from glru.selection.criteria import CRITERIA

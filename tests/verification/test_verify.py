@@ -13,8 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import glru
-from glru.verify.classes import retrain_classes
-from glru.verify.retraining import retrain
+from glru.verify.retraining import retrain, retrain_classes
 from tests.attack.multinomial import exact_model
 from tests.cases import LOSSES, PENALTIES, PROBLEMS, each, make, uneven, with_bounds
 from tests.certificates import exact

@@ -18,8 +18,7 @@ import typer
 
 import glru
 from glru import datasets
-from glru._budget import OutOfTime
-from glru._options import check_options
+from glru._options import OutOfTime, check_options
 from glru.cli import inputs, output
 from glru.cli.check import certify, verify
 from glru.cli.loocv import loocv

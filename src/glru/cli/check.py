@@ -10,7 +10,7 @@ import typer
 from numpy.typing import NDArray
 
 import glru
-from glru._budget import Budget
+from glru._options import Budget
 from glru.cli import inputs, output
 from glru.cli.loocv import describe
 from glru.cli.options import DataOptions, FileOptions, LossOptions, MaxSeconds, StrengthOptions

@@ -18,7 +18,7 @@ import typer
 
 import glru
 from glru import datasets
-from glru._budget import Budget
+from glru._options import Budget
 from glru.cli.options import DataOptions, LossOptions, StrengthOptions
 from glru.cli.output import list_versions
 from glru.datasets import Contents, Prepared
@@ -29,7 +29,7 @@ from glru.linalg import Array, RawMatrix, as_matrix
 from glru.losses import LOSSES
 from glru.report import Provenance
 from glru.sklearn import adapt
-from glru.sklearn.adapted import Adapted
+from glru.sklearn.adapt import Adapted
 
 LAM = 0.01
 MOST_WORK = 1e9

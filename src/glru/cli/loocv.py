@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 import glru
-from glru._budget import Budget
+from glru._options import Budget
 from glru.bounds import ScoreBounds, predicted
 from glru.cli import inputs, output
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 import glru
-from glru._budget import Budget, OutOfTime
+from glru._options import Budget, OutOfTime
 from glru.bounds import ScoreBounds
 from glru.cli import inputs, output
 from glru.cli.loocv import describe, describe_once, to_sentences

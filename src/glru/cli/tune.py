@@ -7,7 +7,7 @@ import numpy as np
 import typer
 
 import glru
-from glru._budget import Budget
+from glru._options import Budget
 from glru.cli import inputs, output
 from glru.cli.loocv import describe, describe_once, to_sentences
 from glru.cli.options import (

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 import glru
-from glru._budget import Budget
+from glru._options import Budget
 from glru.bounds import ScoreBounds, predicted
 from glru.cli import inputs, output
 from glru.cli.loocv import describe, describe_once, find_pair, make_class_columns, to_sentences

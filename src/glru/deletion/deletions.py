@@ -19,7 +19,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._budget import Budget
+from glru._options import Budget
 from glru.bounds import intersect
 from glru.cascade import (
     ACCURATE,

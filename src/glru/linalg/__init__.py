@@ -12,31 +12,34 @@ from glru.linalg.arrays import (
     FEW,
     HOST,
     SMALL,
+    SMALL_WORK,
     SMALLEST,
     TINY,
     UNIT,
     Array,
     Arrays,
     Entries,
+    calm_blas,
     floats,
     gamma,
     get_arrays,
     is_foreign,
     length,
     move_like,
+    n_threads,
     namespace,
     outward,
     powers_of_two,
+    run_in_parts,
     subtracts_exactly,
     to_dense,
     to_host,
+    use_threads,
     weighted_norm,
 )
-from glru.linalg.dense import CHUNK_BYTES, DenseMatrix
 from glru.linalg.device import DeviceMatrix
-from glru.linalg.matrix import Matrix, RawMatrix, dense_height
+from glru.linalg.matrix import CHUNK_BYTES, DenseMatrix, Matrix, RawMatrix, dense_height
 from glru.linalg.sparse import SparseMatrix
-from glru.linalg.threads import SMALL_WORK, calm_blas, n_threads, run_in_parts, use_threads
 
 __all__ = [
     "CHUNK_BYTES",

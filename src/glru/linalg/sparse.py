@@ -8,10 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru.linalg.arrays import HOST, SMALL, Array, Arrays, gammas
-from glru.linalg.dense import DenseMatrix
-from glru.linalg.matrix import CALL, Matrix
-from glru.linalg.threads import run_in_parts, total
+from glru.linalg.arrays import HOST, SMALL, Array, Arrays, gammas, run_in_parts, total
+from glru.linalg.matrix import CALL, DenseMatrix, Matrix
 
 
 @final

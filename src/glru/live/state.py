@@ -34,8 +34,7 @@ from glru.penalties import Penalty
 from glru.problem import Problem
 from glru.regions.classes import has_classes
 from glru.sklearn import Adapted
-from glru.sklearn.objectives import Objective
-from glru.sklearn.targets import Targets
+from glru.sklearn.objectives import Objective, Targets
 from glru.solution import Solution
 
 Key = str | int | float | bool | None

@@ -18,8 +18,8 @@ from typing import Any, final, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._budget import Budget
 from glru._files import check_target, open_archive, write_atomically
+from glru._options import Budget
 from glru.cascade import Found, Rows
 from glru.linalg import Array
 from glru.losses import Loss

@@ -8,7 +8,7 @@ import numpy as np
 from glru.certificate import class_score_errors
 from glru.linalg import FEW, TINY, Array, gamma, weighted_norm
 from glru.losses import Multinomial
-from glru.losses.multinomial import softmax
+from glru.losses.logistic import softmax
 from glru.metric.classes import EXPONENTS, loss_hessian
 from glru.problem import Point, Problem
 from glru.rows import Max

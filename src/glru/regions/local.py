@@ -11,15 +11,18 @@ Where the Hessian is only known to be at least :math:`(1 - \eta)` times the metr
 :math:`1 / (1 - \eta)`. Convexity gives :math:`P(\hat w) - P^* \le \nabla P(\hat w)^\top (\hat w - w^*) \le \nu r`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glru.bounds import Bounds, unbounded, widen
 from glru.certificate import score_errors
 from glru.linalg import FEW, TINY, Array, Matrix, gamma
+from glru.losses import Loss
 from glru.metric.columns import (
     ColumnMetric,
     DiagonalMetric,
@@ -32,7 +35,6 @@ from glru.metric.columns import (
 from glru.metric.rows import RowMetric, RowSide, uses_rows
 from glru.problem import Point, Problem
 from glru.regions.gap import Region, centers
-from glru.regions.pieces import measure_piece_depths, piece_radius
 from glru.rows import Totals
 from glru.sums import (
     Expansion,
@@ -48,6 +50,98 @@ from glru.sums import (
     sum_closely,
 )
 
+RADII = (1.25, 3.0, 16.0)
+"""Radii of ellipsoids that are tried, in units of what the radius would be if no row were near a kink."""
+
+
+def piece_radius(nu: Array, shares: Array, lost: Callable[[Array], Array]) -> Array:
+    """At least the distances to the optima in the metric; infinite where nothing is proven.
+
+    Parameters
+    ----------
+    nu : array
+        At least the gradients' norms in the inverse metric.
+    shares : array
+        The Hessians of the rows in their curved pieces, all of them, are at least these shares of the metric.
+    lost : callable
+        ``lost(radii)``: at least the share of the metric of the rows that may leave their curved pieces within the radii.
+    """
+    found = np.full(nu.size, np.inf)
+    with np.errstate(all="ignore"):
+        for times in RADII:
+            tried = times * nu / shares * (1.0 + FEW)
+            kept = shares - lost(tried) * (1.0 + FEW)
+            radius = nu / kept * (1.0 + FEW)
+            found = np.where((kept > 0.0) & (radius < tried), np.minimum(found, radius), found)
+    return found
+
+
+def measure_piece_depths(loss: Loss, y: Array, scores: Array, errors: Array) -> Array:
+    """At most the depths of the exact scores inside the curved pieces, for scores that are off by at most ``errors``."""
+    depths = loss.piece_depth(y, scores)
+    # The evaluation is a product and one or two differences of numbers of these sizes.
+    return depths - errors - FEW * (np.abs(depths) + np.abs(scores) + loss.target_size(y))
+
+
+def measure_kink_distances(loss: Loss, y: Array, scores: Array, errors: Array) -> Array:
+    """At most the distances of the exact scores from the nearest kinks, for scores that are off by at most ``errors``."""
+    depths = np.abs(loss.piece_depth(y, scores))
+    return np.maximum(depths * (1.0 - FEW) - errors - FEW * (np.abs(scores) + loss.target_size(y)), 0.0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Kinks:
+    """The rows in the order of their distances from a kink at one model, as multiples of their norms; cumulative sums of them.
+
+    A model at the distance ``D`` from that one (in the metric) moves the score of row ``k`` by at most ``D |x_k|``.
+
+    Attributes
+    ----------
+    distances : array of shape (n_rows,)
+        At most the distances over the norms, in ascending order.
+    curved, carried, moments : array of shape (n_rows + 1,)
+        At least the sums over the first rows: of the shares ``s c |x|^2`` of those in their curved pieces, of the shares of all of them, and at most
+        that of the shares times the distances.
+    """
+
+    distances: Array
+    curved: Array
+    carried: Array
+    moments: Array
+
+    @classmethod
+    def of(cls, distances: Array, norms: Array, curvatures: Array, is_curved: NDArray[np.bool_]) -> "Kinks":
+        """``curvatures``: at least the rows' weighted curvatures where they are curved, 0 for rows that do not count."""
+        counted = (curvatures > 0.0) & (norms > 0.0)
+        relative = distances[counted] / norms[counted] * (1.0 - FEW)
+        order = np.argsort(relative, kind="stable")
+        shares = (curvatures[counted] * np.square(norms[counted]))[order] * (1.0 + FEW)
+        relative, up = relative[order], 1.0 + gamma(order.size + 4)
+        return cls(
+            relative,
+            _cumulative(np.where(is_curved[counted][order], shares, 0.0)) * up,
+            _cumulative(shares) * up,
+            _cumulative(shares * relative) * (2.0 - up),
+        )
+
+    def lost(self, reach: Array) -> Array:
+        """At least the share of the metric of the curved rows that a model within ``reach`` may see cross a kink."""
+        return self.curved[np.searchsorted(self.distances, reach, side="right")]
+
+    def remainders(self, lengths: Array) -> Array:
+        """At least the norms of what steps of these lengths leave of the Newton equation: ``sum_k s c |x_k| (D |x_k| - distance)_+``.
+
+        Beyond a kink a slope differs from its linearisation by at most ``c`` times the way beyond it.
+        """
+        places = np.searchsorted(self.distances, lengths)
+        sizes = lengths * self.carried[places]
+        return np.maximum(sizes * (1.0 + FEW) - self.moments[places], 0.0) + FEW * sizes
+
+
+def _cumulative(values: Array) -> Array:
+    return np.concatenate([[0.0], np.cumsum(values)])
+
 
 def has_local(problem: Problem) -> bool:
     """Whether the theory applies (a self-concordant loss, a smooth penalty) and the metric is small enough to form.
@@ -61,7 +155,7 @@ def has_local(problem: Problem) -> bool:
 
 
 def has_pieces(problem: Problem) -> bool:
-    """Whether the ellipsoid between kinks applies (:mod:`glru.regions.pieces`): a piecewise quadratic loss, a smooth penalty, rows in memory."""
+    """Whether the ellipsoid between kinks applies (:mod:`glru.regions.local`): a piecewise quadratic loss, a smooth penalty, rows in memory."""
     size = problem.n_rows if uses_rows(problem) else problem.n_columns
     smooth = problem.loss.piecewise and problem.penalty.smooth
     return smooth and problem.in_memory and problem.arrays.stable and size <= problem.largest

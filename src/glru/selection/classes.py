@@ -13,7 +13,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._budget import Budget
+from glru._options import Budget
 from glru.bounds import Bounds, intersect
 from glru.linalg import Array, Matrix, gamma
 from glru.problem import Point, Problem, make_memory_error

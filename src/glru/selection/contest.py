@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._budget import UNLIMITED, Budget
+from glru._options import UNLIMITED, Budget
 from glru.linalg import Array
 
 

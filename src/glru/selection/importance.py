@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._budget import Budget, OutOfTime
+from glru._options import Budget, OutOfTime
 from glru._results import Shown, make_frame, show_interval
 from glru.cascade import reporter
 from glru.linalg import FEW, Array, calm_blas

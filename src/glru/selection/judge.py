@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._budget import Budget
+from glru._options import Budget
 from glru.bounds import Bounds
 from glru.certificate import Certificate
 from glru.linalg import FEW, Array, Matrix, to_host

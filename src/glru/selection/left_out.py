@@ -7,7 +7,7 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._budget import Budget
+from glru._options import Budget
 from glru.bounds import Bounds, ScoreBounds
 from glru.linalg import Array, gamma
 from glru.losses import Loss, WithOffset

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 from scipy.linalg import solve as solve_system
 
-from glru._budget import UNLIMITED, Budget
+from glru._options import UNLIMITED, Budget
 from glru.bounds import Bounds
 from glru.certificate import certify
 from glru.duality import make_feasible_dual

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._budget import Budget, OutOfTime
+from glru._options import Budget, OutOfTime
 from glru.cascade import Report, reporter
 from glru.changes import locate_columns, match_columns, read_layout
 from glru.linalg import FEW, Array, Matrix, calm_blas, subtracts_exactly
 from glru.losses import WithOffset
 from glru.model_selection.checkpoint import Checkpoint, Steps
-from glru.model_selection.cross_validation import split_in_memory
-from glru.model_selection.splits import is_leave_one_out
+from glru.model_selection.cross_validation import is_leave_one_out, split_in_memory
 from glru.problem import Point, Problem, make_memory_error, require_problem
 from glru.selection.classes import ClassJudge, ClassRows, require_judge
 from glru.selection.contest import Contest, Goal, decide

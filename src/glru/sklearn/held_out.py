@@ -10,19 +10,18 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._budget import UNLIMITED
-from glru._options import warn_caller
+from glru._options import UNLIMITED, warn_caller
 from glru.bounds import Bounds, ScoreBounds, concatenate
 from glru.cascade import Report, reporter
 from glru.duality import explain_missing_optimum
 from glru.linalg import Array, Matrix, calm_blas, outward, to_host
+from glru.model_selection.cross_validation import Rows, split_rows
 from glru.model_selection.loocv import leave_one_out
-from glru.model_selection.splits import Rows, split_rows
 from glru.problem import Point, Problem
 from glru.refine import Closer, bound_folds, bound_grid, bound_single_fold
 from glru.regions import has_local, has_support
 from glru.regions.classes import require_classes
-from glru.sklearn.adapted import Adapted, Fold
+from glru.sklearn.adapt import Adapted, Fold
 from glru.sklearn.column_maps import ColumnChanges
 from glru.solution import Solution, make_solution
 from glru.solvers import solve

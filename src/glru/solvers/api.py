@@ -7,8 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from glru import duality
-from glru._budget import UNLIMITED, Budget
-from glru._options import check_call, warn_caller
+from glru._options import UNLIMITED, Budget, check_call, warn_caller
 from glru.duality import explain_missing_optimum
 from glru.linalg import calm_blas
 from glru.losses import Hinge, Logistic, SmoothedHinge, SquaredHinge

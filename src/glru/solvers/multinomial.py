@@ -18,7 +18,7 @@ from glru import duality
 from glru.linalg import UNIT, Array, gamma
 from glru.linalg.factor import robust_cholesky, solve_cholesky
 from glru.losses import Multinomial
-from glru.losses.multinomial import softmax
+from glru.losses.logistic import softmax
 from glru.metric.classes import class_hessian, read_strengths
 from glru.penalties import L2
 from glru.problem import Point, Problem

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dtrtri
 
-from glru._budget import UNLIMITED, Budget
+from glru._options import UNLIMITED, Budget
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.linalg import FEW, TINY, Array, gamma, powers_of_two
 from glru.problem import Problem

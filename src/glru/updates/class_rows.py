@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from glru.bounds import Bounds, intersect
 from glru.linalg import FEW, TINY, Array, Matrix, gamma, powers_of_two, to_host
 from glru.losses import Multinomial
-from glru.losses.multinomial import softmax
+from glru.losses.logistic import softmax
 from glru.metric.classes import EXPONENTS, ClassMetric, pair_norms
 from glru.problem import Point, Problem
 from glru.regions.class_sums import ClassSums, ClassValues, loss_gradient, packed, unpacked

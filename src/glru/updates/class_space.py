@@ -13,7 +13,7 @@ from typing import final
 import numpy as np
 
 from glru.linalg import FEW, TINY, UNIT, Array, gamma
-from glru.linalg.dense import DenseMatrix
+from glru.linalg.matrix import DenseMatrix
 from glru.penalties import L2
 from glru.problem import Point, Problem
 from glru.solution import Solution

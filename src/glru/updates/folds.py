@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import spotrf, spotrs
 
-from glru._budget import UNLIMITED, Budget
+from glru._options import UNLIMITED, Budget
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.linalg import FEW, TINY, Array, Matrix, as_matrix, gamma
 from glru.problem import Problem

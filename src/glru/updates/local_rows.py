@@ -31,8 +31,14 @@ from glru.certificate import score_errors
 from glru.linalg import FEW, TINY, UNIT, Array, gamma, to_host
 from glru.metric.columns import ColumnMetric, OrthogonalMetric, closest_metric, make_column_metric
 from glru.problem import Point, Problem
-from glru.regions.local import bound_row_norm, local_radius
-from glru.regions.pieces import Kinks, measure_kink_distances, measure_piece_depths, piece_radius
+from glru.regions.local import (
+    Kinks,
+    bound_row_norm,
+    local_radius,
+    measure_kink_distances,
+    measure_piece_depths,
+    piece_radius,
+)
 from glru.rows import MAX_COLUMNS
 from glru.sums import (
     Expansion,
@@ -102,7 +108,7 @@ def has_local_rows(problem: Problem) -> bool:
 
 
 def has_piece_rows(problem: Problem) -> bool:
-    """Whether the same steps are proven between the kinks of a piecewise quadratic loss (:mod:`glru.regions.pieces`)."""
+    """Whether the same steps are proven between the kinks of a piecewise quadratic loss (:mod:`glru.regions.local`)."""
     smooth = problem.loss.piecewise and problem.penalty.smooth
     return (
         smooth

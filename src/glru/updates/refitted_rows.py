@@ -23,8 +23,7 @@ from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.linalg import FEW, HOST, TINY, Array, as_matrix, gamma, to_host, weighted_norm
 from glru.metric.columns import ColumnMetric
 from glru.problem import Problem
-from glru.regions.local import local_radius
-from glru.regions.pieces import measure_piece_depths, piece_radius
+from glru.regions.local import local_radius, measure_piece_depths, piece_radius
 from glru.solution import Solution
 from glru.sums import assemble_gradient
 from glru.updates.batch import SLOW, Certified, Decided, tighten

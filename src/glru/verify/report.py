@@ -2,19 +2,373 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache, singledispatch
 from importlib import import_module
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from glru._budget import Budget
 from glru._extras import require
-from glru._options import check_call
+from glru._options import Budget, check_call
 from glru._results import Shown, make_frame
 from glru.after import After
+from glru.bounds import ScoreBounds
 from glru.linalg import Array
+from glru.losses import Logistic, Squared
+from glru.model_selection import CrossValResult, LOOCVResult
+from glru.model_selection.result import Refitted
 from glru.problem import Problem
-from glru.verify.claims import Claim, list_claims
+from glru.selection import StepwiseResult
+
+Value = Callable[[Any], Any]
+"""A number of a trained model, and a bound of its error."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """One number with its bounds.
+
+    Attributes
+    ----------
+    name : str
+        What it is.
+    model : callable
+        Makes the problem whose optimum is meant; claims about one optimum share it.
+    value : callable
+        The number, from that optimum.
+    lower, upper : float
+        The bounds.
+    """
+
+    name: str
+    model: Callable[[], Problem]
+    value: Value
+    lower: float
+    upper: float
+
+    @property
+    def says_something(self) -> bool:
+        """Whether a bound is finite."""
+        return bool(np.isfinite(self.lower) or np.isfinite(self.upper))
+
+    @property
+    def clearance(self) -> float:
+        """The distance of the bounds from zero, where the label of a score changes."""
+        return max(self.lower, -self.upper)
+
+
+@singledispatch
+def list_claims(result: Any, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
+    """Every claim of a result."""
+    raise TypeError(
+        "verify takes what glru.loocv, glru.cross_val_predict, glru.after or glru.stepwise returned; "
+        f"got {type(result).__name__}."
+    )
+
+
+@list_claims.register
+def _(result: LOOCVResult, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
+    if not result.certified:
+        raise ValueError(f"only proven bounds can be verified; the method {result.method!r} proves nothing.")
+    if len(result.score_lower) != problem.n_rows:
+        raise ValueError(f"the result is of {len(result.score_lower)} rows, the problem has {problem.n_rows}.")
+    _require_own(result, problem)
+    found = []
+    for row in range(problem.n_rows):
+        if result.refitted is not None:
+            found.extend(_list_refitted_claims(result.refitted, row, [(f"row {row}", 0)], result.bounds.take([row])))
+            continue
+        model = _reweigh(problem, np.where(np.arange(problem.n_rows) == row, 0.0, problem.sample_weight))
+        if problem.loss.several:
+            found.extend(
+                _list_class_claims(f"row {row}", model, problem.matrix[row : row + 1], result.bounds.take([row]))
+            )
+            continue
+        ends = float(result.score_lower[row]), float(result.score_upper[row])
+        value = _score(problem.matrix[row : row + 1], float(problem.offset[row]))
+        found.append(Claim(f"score of row {row}", model, value, *ends))
+    return found
+
+
+def _require_own(result: LOOCVResult | CrossValResult, problem: Problem) -> None:
+    """Refuse one model per class, and a problem that a result with refitted steps or weights does not belong to."""
+    if result.bounds.lower.ndim == 2 and not problem.loss.several:
+        raise ValueError(
+            f"verify retrains one model; got a result of {result.bounds.lower.shape[1]}, one per class. Verify the result of each class "
+            "against the rest (y == label)."
+        )
+    if result.refitted is not None and problem is not result.problem:
+        raise ValueError(
+            "the result is of an estimator that is refitted without its held-out rows (a pipeline, balanced weights), which this "
+            "problem does not tell. Give result.problem."
+        )
+
+
+def _list_refitted_claims(refitted: Refitted, k: int, names: list[tuple[str, int]], bounds: ScoreBounds) -> list[Claim]:
+    """The claims about test rows of a split, each a name and its place among them, under a problem that is made on demand."""
+    made = cache(lambda: refitted(k))
+
+    def model() -> Problem:
+        return made()[0]
+
+    def row_at(place: int) -> Any:
+        problem, test = made()
+        return problem.matrix[test[place] : test[place] + 1]
+
+    found = []
+    for at, (name, place) in enumerate(names):
+        if bounds.lower.ndim == 2:
+            found.extend(_list_class_claims(name, model, row_at(place), bounds.take([at])))
+            continue
+
+        def value(trained: Any, place: int = place) -> Any:
+            return _score(row_at(place))(trained)
+
+        found.append(Claim(f"score of {name}", model, value, float(bounds.lower[at]), float(bounds.upper[at])))
+    return found
+
+
+@list_claims.register
+def _(result: CrossValResult, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
+    _require_own(result, problem)
+    if result.refitted is not None:
+        found = []
+        for fold in range(int(result.folds.max()) + 1):
+            places = np.flatnonzero(result.folds == fold)
+            names = [(f"row {row} in fold {fold}", k) for k, row in enumerate(result.rows[places])]
+            found.extend(_list_refitted_claims(result.refitted, fold, names, result.bounds.take(places)))
+        return found
+    models = []
+    for train in result.train_rows:
+        weight = np.zeros(problem.n_rows)
+        np.add.at(weight, train, problem.sample_weight[train])
+        models.append(_reweigh(problem, weight))
+    if problem.loss.several:
+        return [
+            claim
+            for k, (row, fold) in enumerate(zip(result.rows, result.folds, strict=True))
+            for claim in _list_class_claims(
+                f"row {row} in fold {fold}", models[fold], problem.matrix[row : row + 1], result.bounds.take([k])
+            )
+        ]
+    return [
+        Claim(
+            f"score of row {row} in fold {fold}",
+            models[fold],
+            _score(problem.matrix[row : row + 1], float(problem.offset[row])),
+            float(low),
+            float(up),
+        )
+        for row, fold, low, up in zip(result.rows, result.folds, result.score_lower, result.score_upper, strict=True)
+    ]
+
+
+@list_claims.register
+def _(result: After, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
+    def model() -> Problem:
+        return result.change.apply(problem)
+
+    if problem.loss.several:
+        return _list_class_change(result, model, queries)
+    found = []
+    if queries is not None:
+        for k, (low, up) in enumerate(zip(*result.score_bounds(queries), strict=True)):
+            found.append(Claim(f"score of query {k}", model, _score(queries[k : k + 1]), float(low), float(up)))
+    for j, (low, up) in enumerate(zip(*result.coef_bounds(), strict=True)):
+        found.append(Claim(f"coefficient {j}", model, _coefficient(j), float(low), float(up)))
+    found.append(Claim("intercept", model, lambda t: (t.intercept, t.doubts[-1]), *result.intercept_bounds()))
+    lower, upper = result.dual_bounds()
+    for place, row in enumerate(np.flatnonzero(model().weights > 0.0)):
+        found.append(Claim(f"dual variable {row}", model, _dual(place), float(lower[row]), float(upper[row])))
+    return found
+
+
+@list_claims.register
+def _(result: StepwiseResult, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
+    information = result.criterion in ("aic", "bic")
+    if information and not isinstance(problem.loss, Logistic | Squared):
+        raise ValueError(
+            f"the criterion {result.criterion!r} is verified for Logistic() and Squared(); got {problem.loss!r}."
+        )
+    if not information and (queries is None or targets is None):
+        raise ValueError("a stepwise result is verified on its validation rows; give queries=X_val and targets=y_val.")
+    if result.method == "naive":
+        raise ValueError("only proven bounds can be verified; the method 'naive' proves nothing.")
+    y = np.asarray(targets)
+    if information:
+        y = problem.y
+    elif problem.loss.several:
+        y = np.searchsorted(problem.labels_of_scores, y)
+    elif problem.classes is not None:
+        y = np.where(y == problem.classes[1], 1.0, -1.0)
+    chosen = set(result.selected.tolist())
+    for step in result.path:
+        chosen ^= set(step.columns)
+    found = []
+    for number, step in enumerate(result.path):
+        for k, (action, columns) in enumerate(step.candidates):
+            after = np.array(sorted(chosen | set(columns) if action == "add" else chosen - set(columns)), dtype=np.intp)
+            rule = _class_criterion if problem.loss.several else _criterion
+            value = _information(result.criterion, problem, after)
+            if not information:
+                value = rule(result.criterion, queries[:, after], y)
+            ends = float(step.lower[k]), float(step.upper[k])
+            found.append(Claim(f"step {number}, {action} {columns}", _of_columns(problem, after), value, *ends))
+        chosen ^= set(step.columns)
+    return found
+
+
+def _list_class_claims(name: str, model: Callable[[], Problem], row: Any, bounds: ScoreBounds) -> list[Claim]:
+    """The claims about one row with one score per class: its scores, and that its label's is the largest."""
+    found = []
+    for k, (low, up) in enumerate(zip(bounds.lower[0], bounds.upper[0], strict=True)):
+        found.append(Claim(f"score {k} of {name}", model, _class_score(row, k), float(low), float(up)))
+    if bounds.decided[0] and bounds.winners is not None and bounds.winners[0] >= 0:
+        winner = int(bounds.winners[0])
+        others = [k for k in range(bounds.lower.shape[1]) if k != winner]
+        found += [Claim(f"label of {name} against {k}", model, _lead(row, winner, k), 0.0, np.inf) for k in others]
+    return found
+
+
+def _list_class_change(result: After, model: Callable[[], Problem], queries: Any) -> list[Claim]:
+    """The claims of a change with one score per class."""
+    found = []
+    if queries is not None:
+        bounds = result.score_bounds(queries)
+        for q in range(bounds.n_rows):
+            found.extend(_list_class_claims(f"query {q}", model, queries[q : q + 1], bounds.take([q])))
+    ends = [np.column_stack(pair) for pair in zip(result.coef_bounds(), result.intercept_bounds(), strict=True)]
+    for (k, j), low in np.ndenumerate(ends[0]):
+        name = f"coefficient {j} of class {k}" if j < ends[0].shape[1] - 1 else f"intercept of class {k}"
+        found.append(Claim(name, model, _class_coefficient(k, j), float(low), float(ends[1][k, j])))
+    lower, upper = result.dual_bounds()
+    for place, row in enumerate(np.flatnonzero(model().weights > 0.0)):
+        for k in range(lower.shape[1]):
+            low, up = float(lower[row, k]), float(upper[row, k])
+            found.append(Claim(f"dual variable {row} of class {k}", model, _class_dual(place, k), low, up))
+    return found
+
+
+def _class_score(row: Any, k: int) -> Value:
+    return lambda trained: trained.scores(row)[0][k]
+
+
+def _lead(row: Any, winner: int, k: int) -> Value:
+    def value(trained: Any) -> Any:
+        scores = trained.scores(row)[0]
+        return scores[winner][0] - scores[k][0], scores[winner][1] + scores[k][1]
+
+    return value
+
+
+def _class_coefficient(k: int, j: int) -> Value:
+    return lambda trained: (trained.model[k, j], trained.doubts[k, j])
+
+
+def _class_dual(place: int, k: int) -> Value:
+    return lambda trained: trained.dual(place, k)
+
+
+def _reweigh(problem: Problem, weight: Any) -> Callable[[], Problem]:
+    return lambda: problem.derive(sample_weight=np.array(weight))
+
+
+def _of_columns(problem: Problem, columns: NDArray[np.intp]) -> Callable[[], Problem]:
+    X = problem.matrix[:, columns]
+    return lambda: problem.derive(X=X, penalty=problem.penalty.select(columns), column_names=None)
+
+
+def _score(row: Any, offset: float = 0.0) -> Value:
+    def value(trained: Any) -> Any:
+        score, doubt = trained.scores(row)[0]
+        return score + trained.mp.mpf(offset), doubt
+
+    return value
+
+
+def _coefficient(place: int) -> Value:
+    return lambda trained: (trained.coef[place], trained.doubts[place])
+
+
+def _dual(place: int) -> Value:
+    return lambda trained: trained.dual[place]
+
+
+def _criterion(name: str, X: Any, y: Any) -> Value:
+    def value(trained: Any) -> Any:
+        mp = trained.mp
+        scores = trained.scores(X)
+        pairs = [(mp.mpf(float(t)), z) for t, (z, _) in zip(y, scores, strict=True)]
+        off = max(doubt for _, doubt in scores)
+        if name == "error":
+            return mp.mpf(sum(t * z <= 0 for t, z in pairs)), sum(abs(z) <= off for _, z in pairs if z != 0)
+        if name == "log_loss":
+            return mp.fsum(mp.log1p(mp.exp(-t * z)) for t, z in pairs) / len(pairs), off
+        value = mp.fsum((t - z) ** 2 for t, z in pairs) / len(pairs)
+        return value, off * (2 * mp.sqrt(value) + off) * len(pairs)
+
+    return value
+
+
+def _information(name: str, problem: Problem, columns: NDArray[np.intp]) -> Value:
+    """AIC or BIC of the model of some columns: a likelihood of the training rows and the trace of the hat matrix."""
+
+    def value(trained: Any) -> Any:
+        mp = trained.mp
+        used = np.flatnonzero(problem.sample_weight > 0.0)
+        X = problem.matrix.dense()[used][:, columns]
+        copies, weights, y = (
+            [mp.mpf(float(v)) for v in part[used]] for part in (problem.sample_weight, problem.weights, problem.y)
+        )
+        scores, total = trained.scores(X), mp.fsum(copies)
+        off = max(doubt for _, doubt in scores)
+        if isinstance(problem.loss, Logistic):
+            chances = [1 / (1 + mp.exp(t * z)) for t, (z, _) in zip(y, scores, strict=True)]
+            likelihood = -2 * mp.fsum(c * mp.log(1 - p) for c, p in zip(copies, chances, strict=True))
+            curvatures, doubt = [p * (1 - p) for p in chances], 2 * off * total
+        else:
+            residuals = [t - z for t, (z, _) in zip(y, scores, strict=True)]
+            squares = mp.fsum(c * r**2 for c, r in zip(copies, residuals, strict=True))
+            likelihood = total * (mp.log(2 * mp.pi * squares / total) + 1)
+            curvatures = [mp.one] * len(y)
+            doubt = (
+                total * mp.fsum(c * off * (2 * abs(r) + off) for c, r in zip(copies, residuals, strict=True)) / squares
+            )
+        price = mp.mpf(2) if name == "aic" else mp.log(total)
+        rows = np.column_stack([X, np.ones(len(X))]) if problem.fit_intercept else X
+        strengths = np.append(problem.quadratic[columns], [0.0] if problem.fit_intercept else [])
+        scaled = [w * h for w, h in zip(weights, curvatures, strict=True)]
+        # Curvatures differ by as much as scores do, and float64 has rounded their weights.
+        freedom, share = _freedom(mp, rows, scaled, strengths), 2 * off + mp.mpf(2) ** -48
+        return likelihood + price * freedom, doubt + price * freedom * share
+
+    return value
+
+
+def _freedom(mp: Any, rows: Any, weights: list[Any], strengths: Any) -> Any:
+    """The trace of the hat matrix of a regression with a penalty of squares; the number of columns where there is none."""
+    if not np.any(strengths):
+        return mp.mpf(rows.shape[1])
+    X = mp.matrix([[mp.mpf(float(v)) for v in row] for row in rows])
+    gram = X.T * mp.diag(weights) * X
+    inverse = (gram + mp.diag([mp.mpf(float(v)) for v in strengths])) ** -1
+    return rows.shape[1] - mp.fsum(mp.mpf(float(v)) * inverse[k, k] for k, v in enumerate(strengths))
+
+
+def _class_criterion(name: str, X: Any, y: Any) -> Value:
+    def value(trained: Any) -> Any:
+        mp, lines, off = trained.mp, [], trained.mp.zero
+        for place, scores in zip(y, trained.scores(X), strict=True):
+            off = max(off, *(doubt for _, doubt in scores))
+            lines.append([value - scores[int(place)][0] for k, (value, _) in enumerate(scores) if k != place])
+        if name == "error":
+            # Of a tie the label is wrong; a difference within the doubt may be one or not.
+            return mp.mpf(sum(max(line) >= 0 for line in lines)), sum(0 < abs(max(line)) <= 2 * off for line in lines)
+        return mp.fsum(mp.log1p(mp.fsum(mp.exp(v) for v in line)) for line in lines) / len(lines), 2 * off
+
+    return value
 
 
 @final
@@ -173,8 +527,7 @@ def verify(
         if progress is not None:
             progress("retraining", done, len(groups))
         # Imported late: those who never verify need not wait for it.
-        from glru.verify.classes import retrain_classes
-        from glru.verify.retraining import retrain
+        from glru.verify.retraining import retrain, retrain_classes
 
         train = retrain_classes if problem.loss.several else retrain
         trained: Any = train(group[0].model(), digits)

@@ -24,14 +24,13 @@ from glru.changed import BoundName, CandidateName
 from glru.changes import AddRows, Change, RemoveRows
 from glru.linalg import Array, RawMatrix, as_matrix, move_like, namespace, to_host, use_threads
 from glru.losses import Hinge, Loss, Multinomial
-from glru.losses.multinomial import softmax
+from glru.losses.logistic import softmax
 from glru.model_selection.loocv import Bound, Method, Width
 from glru.model_selection.result import LOOCVResult
-from glru.sklearn.adapt import adapt
-from glru.sklearn.adapted import Adapted, probabilities_of
-from glru.sklearn.after import change_models
+from glru.sklearn.adapt import Adapted, adapt, probabilities_of
 from glru.sklearn.drop_ins import loocv_adapted
 from glru.sklearn.preprocessing import OUTPUT, as_double
+from glru.sklearn.questions import change_models
 from glru.solution import Solution
 from glru.solvers import solve
 from glru.solvers.api import Solver

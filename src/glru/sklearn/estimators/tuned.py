@@ -12,8 +12,7 @@ from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut
 from glru._options import check_options, suggest_options
 from glru.linalg import Array, gamma, move_like, use_threads
 from glru.losses import Loss
-from glru.sklearn.adapt import adapt_again
-from glru.sklearn.adapted import Adapted
+from glru.sklearn.adapt import Adapted, adapt_again
 from glru.sklearn.estimators.linear import (
     Classifier,
     GLRUClassifier,
