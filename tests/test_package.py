@@ -134,11 +134,11 @@ def ask_stepwise():
 
 
 WALKS = {
-    "tall, labels": (lambda: ask_loocv((40, 4), False, "labels"), 31),
-    "tall": (lambda: ask_loocv((40, 4), False, None), 33),
-    "tall with an intercept": (lambda: ask_loocv((40, 4), True, None), 35),
-    "wide with an intercept": (lambda: ask_loocv((20, 60), True, None), 31),
-    "stepwise": (ask_stepwise, 38),
+    "tall, labels": (lambda: ask_loocv((40, 4), False, "labels"), 28),
+    "tall": (lambda: ask_loocv((40, 4), False, None), 30),
+    "tall with an intercept": (lambda: ask_loocv((40, 4), True, None), 31),
+    "wide with an intercept": (lambda: ask_loocv((20, 60), True, None), 27),
+    "stepwise": (ask_stepwise, 34),
 }
 
 
