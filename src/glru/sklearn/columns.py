@@ -121,8 +121,14 @@ class Columns:
         """The sums of each column without each row, or over the train rows of each split."""
         if self.splits is None:
             return np.asarray(sum_columns(entries) - entries, dtype=np.float64)
-        counts = np.array([np.bincount(train, minlength=entries.shape[0]) for train, _ in self.splits])
-        return np.asarray(counts.astype(np.float64) @ entries)
+        return sum_columns(entries, self._counts)
+
+    @cached_property
+    def _counts(self) -> Array:
+        """How often each row is a train row of each split."""
+        assert self.splits is not None
+        n_rows = self.missing.shape[0]
+        return np.array([np.bincount(train, minlength=n_rows) for train, _ in self.splits], dtype=np.float64)
 
     @cached_property
     def value_range(self) -> tuple[Array, Array]:
@@ -196,7 +202,7 @@ class Columns:
         """The moments of some columns."""
         assert self.values is not None
         values, missing, fill_error = self.values[:, columns], self.missing[:, columns], self.fill_error[:, columns]
-        depth = values.shape[0] if self.splits is not None else sum_depth(values.shape[0])
+        depth = sum_depth(values.shape[0])
         q, counts = self.n_filled[:, columns], self.n_values[:, columns]
         centre = np.nanmean(values, axis=0, keepdims=True)
         c = np.where(missing, 0.0, values - centre)
@@ -323,12 +329,19 @@ def _compute_moments(values: Array, mean: Array, variance: Array) -> tuple[Array
     return mean_error, error
 
 
-def sum_columns(entries: NDArray[Any]) -> NDArray[Any]:
-    """The sums of columns, of many rows in blocks, so that each entry passes through :func:`sum_depth` additions at most."""
+def sum_columns(entries: NDArray[Any], counts: Array | None = None) -> NDArray[Any]:
+    """The sums of columns, of many rows in blocks, so that each entry passes through :func:`sum_depth` additions at most.
+
+    ``counts``: how often each row is part of each of several sums.
+    """
     n_rows = entries.shape[0]
-    if n_rows <= FEW_ROWS or entries.dtype == bool:
+    starts = range(0, n_rows, n_rows if n_rows <= FEW_ROWS else math.isqrt(n_rows))
+    if counts is not None:
+        size = starts.step
+        return np.sum([counts[:, k : k + size] @ entries[k : k + size] for k in starts], axis=0)
+    if len(starts) == 1 or entries.dtype == bool:
         return np.asarray(entries.sum(axis=0))
-    return np.asarray(np.add.reduceat(entries, np.arange(0, n_rows, math.isqrt(n_rows)), axis=0).sum(axis=0))
+    return np.asarray(np.add.reduceat(entries, starts, axis=0).sum(axis=0))
 
 
 def sum_depth(n_rows: int) -> int:
