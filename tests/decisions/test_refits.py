@@ -304,6 +304,28 @@ def test_moments_without_a_row_err_by_no_more_than_they_say(n_rows, holes):
     assert off[0] > 0.0 and off[1] < 2e-12
 
 
+@pytest.mark.parametrize("n_rows", [20, 300, 5000])
+def test_moments_of_splits_err_by_no_more_than_they_say(n_rows):
+    """Train rows that are drawn more than once included, against rational arithmetic; the error grows with the root of the rows."""
+    rng = np.random.default_rng(n_rows)
+    X = np.exp(rng.normal(size=(n_rows, 3)) * [0.1, 1.0, 3.0])
+    X[:, 1] += 100.0
+    X[rng.random(X.shape) < 0.1] = np.nan
+    splits = [(np.arange(n_rows // 5, n_rows), np.arange(n_rows // 5)), (rng.integers(0, n_rows, n_rows), np.arange(3))]
+    mean, variance, mean_error, error = Columns(X, X, splits).full().moments
+    off = 0.0
+    for k, (rows, _) in enumerate(splits):
+        for column in range(3):
+            known = [Fraction(x) for x in X[rows, column] if not np.isnan(x)]
+            exact = sum(known) / len(known)
+            spread = sum(x * x for x in known) / len(known) - exact * exact
+            assert abs(Fraction(mean[k, column]) - exact) <= mean_error[0, column]
+            wrong = abs(Fraction(variance[k, column]) - spread)
+            assert wrong <= error[0, column] < 4e-12 * spread
+            off = max(off, float(wrong / spread))
+    assert off > 0.0
+
+
 @pytest.mark.parametrize("lam", [0.0, 0.05], ids=["lasso", "elastic net"])
 def test_supports_hold_for_strengths_that_are_off(lam):
     """Strengths at the corners of what is allowed, under a penalty with absolute values."""
