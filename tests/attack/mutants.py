@@ -667,6 +667,12 @@ MUTANTS: dict[str, Mutant] = {
     "half-the-radius-of-columns-in-folds": Mutant(
         "glru.updates.columns.folds:Evaluated._measure_widely", inside(local_radius=scaled(0.5)), FOLD_COLUMNS
     ),
+    "columns-that-come-held-apart-exactly": Mutant(
+        "glru.updates.columns.folds:PresentMetric.border", inside(gamma=nothing), FOLD_COLUMNS
+    ),
+    "tenth-of-the-rest-of-columns-that-come": Mutant(
+        "glru.updates.columns.folds:PresentMetric.border", inside(_lengths=scaled(0.1)), FOLD_COLUMNS
+    ),
     "half-the-radius-of-columns-near-present-models": Mutant(
         "glru.updates.columns.folds:PresentMetric.certify", inside(local_radius=scaled(0.5)), FOLD_COLUMNS
     ),

@@ -1,6 +1,7 @@
 """Columns that leave or come in several folds at once: bounds hold the scores of optima to 80 digits after every step, and get tight."""
 
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -221,3 +222,42 @@ def test_nothing_is_known_without_an_upper_end():
     for name in ("error", "log_loss", "aic"):
         criterion = find_criterion(name, problem)
         assert not criterion.is_known(1.0, 0.0, np.inf) and criterion.is_known(1e-6, 2.0, 2.0)
+
+
+def _fractions(values):
+    return np.array([Fraction(float(v)) for v in np.ravel(values)], dtype=object).reshape(np.shape(values))
+
+
+def _squared_norm(matrix, vector):
+    """``v^T H^-1 v`` by elimination."""
+    table, found = np.column_stack([matrix, vector]), Fraction(0)
+    for k in range(len(table)):
+        found += table[k, -1] ** 2 / table[k, k]
+        for i in range(k + 1, len(table)):
+            table[i] = table[i] - table[i, k] / table[k, k] * table[k]
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("apart", [1e-3, 1e-5])
+def test_a_column_that_comes_is_held_apart_no_more_than_is_said(apart, seed):
+    """What of a new column the present ones do not span, and what the metric loses by the rest, with exact sums."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(24, 3))
+    X[:, 1] = X[:, 0] + apart * X[:, 1]
+    X[:, 2] = X[:, 0] - 3.0 * X[:, 1] + apart * X[:, 2]
+    problem = glru.Problem(X, rng.normal(size=24), glru.Squared(), glru.L2(1e-14), scaling="sum")
+    data = FoldData([problem], [np.arange(24)])
+    family = FoldColumns(data, np.array([0, 1]), np.zeros((1, 2)), np.array([2]), True)
+    exact, images, lam = _fractions(X), _fractions(family.images[0, 0]), Fraction(float(data.strengths[0, 0]))
+    # Both are in units in which the weights are about 1.
+    products = exact.T @ exact * Fraction(float(data.weights[0, 0, 0]))
+    for j in range(3):
+        products[j, j] += lam
+    H, c, q = products[:2, :2], products[:2, 2], products[2, 2]
+    rest = c - H @ images
+    system = q - (c + rest) @ images
+    assert Fraction(float(family.metric.system[0, 0])) <= system
+    bordered = float(family.metric.bordered[0, 0])
+    if np.isfinite(bordered):
+        assert (1 - Fraction(bordered) ** 2) ** 2 >= _squared_norm(H, rest) / system
