@@ -641,8 +641,7 @@ class Folds:
             rounding = self._length(errors, shrinks)
             nu = (self._length(place.gradient, shrinks) + rounding) * (1.0 + FEW)
             largest = float(self.norms.max()) * shrinks * (1.0 + FEW)
-            radius = nu if constant is None else local_radius(constant, largest, nu, 0.0)
-            return Radii(radius, nothing, nothing, nu, rounding, largest, errors, shrinks)
+            return Radii(nu, nothing, nothing, nu, rounding, largest, errors, shrinks)
         assert constant is not None
         # The relative error of the reference's sums.
         error, curvature_sums, centers = gamma(2 * n_rows + 64), reference.curvature_sums, reference.centers
