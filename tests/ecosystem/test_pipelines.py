@@ -677,6 +677,26 @@ def test_strengths_are_chosen_with_the_steps_inside_the_folds(cv):
         model.predict(table[table.columns[::-1]])
 
 
+@pytest.mark.parametrize("scaler", [StandardScaler(), MinMaxScaler()], ids=["standard", "range"])
+@pytest.mark.parametrize("criterion", ["error", "log_loss"])
+def test_strengths_are_compared_together_behind_a_scaler(scaler, criterion):
+    """All strengths of all splits step together, each split with the scales of its train rows."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y = X[::3], y[::3]
+    Cs = np.logspace(-3, 3, 7)
+    model = glru.GLRUClassifierCV(Cs=Cs, cv=5, criterion=criterion, preprocessing=scaler).fit(X, y)
+    scoring = "accuracy" if criterion == "error" else "neg_log_loss"
+    pipelines = [make_pipeline(scaler, LogisticRegression(C=C, **TIGHT)) for C in Cs]
+    values = [
+        -quietly(lambda: model_selection.cross_val_score(one, X, y, cv=5, scoring=scoring).mean())  # noqa: B023
+        for one in pipelines
+    ]
+    values = np.array(values) + (1.0 if criterion == "error" else 0.0)
+    assert np.all(model.criterion_lower_ <= values + 1e-9) and np.all(values - 1e-9 <= model.criterion_upper_)
+    assert model.certified_ and model.n_refits_ == 0 and model.best_index_ == np.argmin(np.round(values, 9))
+    assert model.criterion_upper_[model.best_index_] - model.criterion_lower_[model.best_index_] < 1e-4
+
+
 def test_strengths_of_a_regression_with_steps():
     X, y = load_diabetes(return_X_y=True)
     X, y = holes(X[:60]), y[:60]

@@ -284,6 +284,16 @@ class _Folds:
     n_refits: int = 0
     refit_reason: str | None = None
 
+    def widen(self, slacks: list[Array] | None) -> "_Folds":
+        """Bounds under refitted scales as they are stored, made to hold for all scales within their rounding."""
+        if slacks is None:
+            return self
+        widened = [
+            ScoreBounds(outward(part.lower - slack, -np.inf), outward(part.upper + slack, np.inf))
+            for part, slack in zip(self.parts, slacks, strict=True)
+        ]
+        return replace(self, parts=widened)
+
 
 def _bound_folds(
     adapted: Adapted,
@@ -309,19 +319,21 @@ def _bound_folds(
             same.append(fold)
         else:
             found = _bound_together(adapted, solutions, same, width, tol, report, aim)
+    return found.widen(_bound_factor_slacks(adapted, changes, pairs))
+
+
+def _bound_factor_slacks(
+    adapted: Adapted, changes: ColumnChanges | None, pairs: list[tuple[Rows, Rows]]
+) -> list[Array] | None:
+    """For each problem, how far each test row's score can be from its score under the refitted scales as stored; None: not at all."""
     if changes is None or changes.strengths is None or adapted.problems[0].loss.several:
         # With one score per class the bounds hold for the refitted scales as they are stored.
-        return found
-    slacks = [_bound_factor_slack(adapted, changes, pairs, k) for k in range(len(adapted.problems))]
-    widened = [
-        ScoreBounds(outward(part.lower - slack, -np.inf), outward(part.upper + slack, np.inf))
-        for part, slack in zip(found.parts, slacks, strict=True)
-    ]
-    return replace(found, parts=widened)
+        return None
+    return [_bound_factor_slack(adapted, changes, pairs, k) for k in range(len(adapted.problems))]
 
 
 def _bound_factor_slack(adapted: Adapted, changes: ColumnChanges, pairs: list[tuple[Rows, Rows]], k: int) -> Array:
-    """How far each test row's score can be from its score under the refitted scales as stored."""
+    """The slacks of the ``k``-th problem."""
     assert changes.strengths is not None
     problem, first = adapted.problems[k], np.ones((len(pairs), adapted.offset))
     kept = []
@@ -394,14 +406,18 @@ def bound_held_out_grid(
     """
     first = grid[0]
     splits = _list_splits(first, cv, groups)
-    plain = first.preprocessing is None and all(train is not None for train, _ in splits)
-    together = plain and all(map(has_folds, first.problems))
-    parts = [list(one.folds(add_train_rows(one, splits))) for one in grid] if together else []
-    if not together or not all(_has_data_of(first, fold) for folds in parts for fold in folds):
+    pairs = add_train_rows(first, splits)
+    together = all(train is not None for train, _ in splits) and all(map(has_folds, first.problems))
+    changes = first.find_changes(pairs) if together else None
+    if changes is not None and changes.alone.any():
+        together = False
+    parts = [list(first.folds(pairs, changes))] if together else []
+    if not together or not all(_has_data_of(first, fold) for fold in parts[0]):
         results = [bound_held_out(one, cv, groups, width, tol, progress, splits=splits) for one in grid]
         return results, np.array([value_of(one) for one in results])
+    parts.extend(list(one.folds(pairs, changes)) for one in grid[1:])
     with reporter(progress) as report, calm_blas(first.problems[0].work):
-        found = [_GridFolds(one, splits, width, tol) for one in grid]
+        found = [_GridFolds(one, splits, _bound_factor_slacks(one, changes, pairs), width, tol) for one in grid]
         for k in range(len(first.problems)):
             mine = [[fold.problems[k] for fold in folds] for folds in parts]
             tests = [test for _, test in splits]
@@ -430,8 +446,10 @@ def bound_held_out_grid(
 class _GridFolds:
     """What is known about the splits under one of several penalties: bounds of all splits for the first problem, then for the second, ..."""
 
-    def __init__(self, adapted: Adapted, splits: list[Split], width: float | None, tol: float) -> None:
-        self.adapted, self.splits, self.width, self.tol = adapted, splits, width, tol
+    def __init__(
+        self, adapted: Adapted, splits: list[Split], slacks: list[Array] | None, width: float | None, tol: float
+    ) -> None:
+        self.adapted, self.splits, self.slacks, self.width, self.tol = adapted, splits, slacks, width, tol
         self.bounds: list[Bounds] = []
         self.closer: list[Closer | None] = []
         self.stages: dict[int, str] = {}
@@ -448,7 +466,7 @@ class _GridFolds:
         n_splits, n_all = len(self.splits), len(self.bounds)
         parts = [concatenate(self.bounds[begin : begin + n_splits]) for begin in range(0, n_all, n_splits)]
         names = ["newton" if closer is None else "undetermined" for closer in self.closer]
-        found = _Folds(parts, [self.stages.get(k, name) for k, name in enumerate(names)])
+        found = _Folds(parts, [self.stages.get(k, name) for k, name in enumerate(names)]).widen(self.slacks)
         # Nothing is said of widths that nobody needs.
         warn = not any(self.closer)
         return bound_held_out(
