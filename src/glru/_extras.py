@@ -5,20 +5,7 @@ from typing import Any
 
 
 def require(module: str, extra: str, purpose: str) -> Any:
-    """Import an optional dependency.
-
-    Parameters
-    ----------
-    module : str
-        The module to import.
-    extra : str
-        The extra of glru that installs it.
-    purpose : str
-        What needs it, as the subject of the error message.
-
-    Returns
-    -------
-    module
+    """Import an optional dependency for a purpose, the subject of the error if it is missing, which names the extra that installs it.
 
     Examples
     --------

@@ -66,24 +66,12 @@ class OptionError(ValueError, TypeError):
 @final
 @dataclass(frozen=True)
 class Rule:
-    """What an option must be.
+    """What an option must be."""
 
-    Attributes
-    ----------
-    holds : callable
-        Whether a value is allowed.
-    wanted : str
-        What is allowed, in words: "... must be <wanted>".
-    remedy : str
-        What to do, as a sentence.
-    names : tuple
-        The words that are allowed, for the suggestion of the nearest one.
-    """
-
-    holds: Callable[[Any], bool]
-    wanted: str
-    remedy: str
-    names: tuple[str | None, ...] = ()
+    holds: Callable[[Any], bool]  # whether a value is allowed
+    wanted: str  # What is allowed, in words: "... must be <wanted>".
+    remedy: str  # what to do, as a sentence
+    names: tuple[str | None, ...] = ()  # the words that are allowed, for the suggestion of the nearest one
 
     def advise(self, value: Any) -> str:
         """What to do about a value that is not allowed."""
@@ -231,17 +219,7 @@ RULES: dict[str, Rule] = {
 
 
 def check_options(owner: str, options: Mapping[str, Any], spell: Callable[[str], str] = str) -> None:
-    """Refuse the options of a function, an estimator or a command whose rule does not hold.
-
-    Parameters
-    ----------
-    owner : str
-        The name of the function or the class.
-    options : mapping
-        The options by name; those without a rule are let through.
-    spell : callable, default=str
-        How an error spells the name of an option.
-    """
+    """Refuse the options of a function, a class or a command whose rule does not hold; ``spell``: how an error spells the name of one."""
     for name, value in options.items():
         rule = RULES.get(f"{owner}.{name}") or RULES.get(name)
         if rule is not None and not rule.holds(value):

@@ -98,23 +98,12 @@ class Retraining(Shown):
 @final
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """The origin of changed problems, which says what their columns and scores mean to the caller.
+    """The origin of changed problems, which says what their columns and scores mean to the caller."""
 
-    Attributes
-    ----------
-    change : Change
-        The change of the caller's data.
-    classes : array or None
-        The caller's classes in sorted order; None for a regression.
-    estimator : str or None
-        The name of the estimator's class; None for a problem.
-    constant : float or None
-        The value of the constant first column whose coefficient is a penalised intercept; None where there is none.
-    """
-
-    change: Change
-    classes: NDArray[Any] | None
-    estimator: str | None = None
+    change: Change  # the change of the caller's data
+    classes: NDArray[Any] | None  # the caller's classes in sorted order; None for a regression
+    estimator: str | None = None  # the name of the estimator's class; None for a problem
+    # The value of the constant first column whose coefficient is a penalised intercept; None where there is none.
     constant: float | None = None
 
 

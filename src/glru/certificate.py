@@ -40,55 +40,35 @@ LOOSE_SCORE_ERRORS = 32.0
 @final
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """What a certificate knows of every column.
+    """What a certificate knows of every column."""
 
-    Attributes
-    ----------
-    correlations, errors : array of shape (n_columns,)
-        ``X^T (s o a)`` and how far that may be from its exact value at the feasible point.
-    norms : array of shape (n_columns,)
-        At least ``sqrt(sum_i s_i x_ij^2)``.
-    dead : array of bool of shape (n_columns,)
-        Penalised columns without a value in any row of positive weight: their optimal coefficient is exactly 0.
-    """
-
+    # Shape (n_columns,): ``X^T (s o a)`` and how far that may be from its exact value at the feasible point.
     correlations: Array
     errors: Array
-    norms: Array
+    norms: Array  # shape (n_columns,): at least ``sqrt(sum_i s_i x_ij^2)``
+    # Shape (n_columns,): penalised columns without a value in any row of positive weight: their optimal coefficient is exactly 0.
     dead: NDArray[np.bool_]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """A primal-dual pair of a problem and an upper bound of its duality gap.
-
-    Attributes
-    ----------
-    coef, intercept : array of shape (n_columns,), float
-        The primal point.
-    gap : float
-        At least ``P(w, b) - D(a)`` for a dual feasible point within the stated errors of ``a``; ``inf`` if there is none.
-    loss_terms : array of shape (n_rows,) or None
-        At least ``F_l(y_i; z_i, -a_i)``, where they were computed row by row.
-    make_columns, make_problem, make_dual, make_range : callable
-        What belongs to every column, the problem, the dual point and the range of the correlations; a carried certificate forms them only if
-        asked.
-    known_score_errors : array of shape (n_rows,) or None
-        The scores' errors, where they were computed for the gap.
-    """
+    """A primal-dual pair of a problem and an upper bound of its duality gap."""
 
     loss: Loss
     penalty: Penalty
+    # Shape (n_columns,): the primal point.
     coef: Array
     intercept: Any
+    # At least ``P(w, b) - D(a)`` for a dual feasible point within the stated errors of ``a``; ``inf`` if there is none.
     gap: float
-    loss_terms: Array | None
+    loss_terms: Array | None  # shape (n_rows,): at least ``F_l(y_i; z_i, -a_i)``, where they were computed row by row
+    # What belongs to every column, the problem, the dual point and the range of the correlations; a carried certificate forms them only if asked.
     make_columns: Callable[[], Columns]
     make_problem: Callable[[], Problem]
     make_dual: Callable[[], Array]
     make_range: Callable[[], tuple[Array, Array]]
-    known_score_errors: Array | None = None
+    known_score_errors: Array | None = None  # shape (n_rows,): the scores' errors, where they were computed for the gap
 
     @cached_property
     def columns(self) -> Columns:

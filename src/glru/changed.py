@@ -82,32 +82,15 @@ class ChangedModel:
 
     Queries are matrices with the columns of the changed problem. Every bound holds for the exact optimum of the changed problem, whether or not
     the old training had converged, and includes the rounding of its own computation.
-
-    Attributes
-    ----------
-    solution : Solution
-        The old model.
-    change : Change
-        What happens to its data.
-    candidate : {"carry", "newton", "auto"}
-        Which candidates are used; "auto" intersects what both prove where Newton applies.
-    bound : {"primal", "dual", "local", "auto"}
-        Which bounds are used; "auto" intersects all that apply.
-    max_steps : int or None
-        Most Newton steps and iterations of a training.
-    max_seconds : float or None
-        Seconds that a question may take.
-    trains : bool
-        Whether a training takes over where Newton steps under the duality gap end early.
     """
 
-    solution: Solution
-    change: Change
-    candidate: CandidateName
-    bound: BoundName
-    max_steps: int | None = None
-    max_seconds: float | None = None
-    trains: bool = True
+    solution: Solution  # the old model
+    change: Change  # what happens to its data
+    candidate: CandidateName  # which candidates are used; "auto" intersects what both prove where Newton applies
+    bound: BoundName  # which bounds are used; "auto" intersects all that apply
+    max_steps: int | None = None  # most Newton steps and iterations of a training
+    max_seconds: float | None = None  # seconds that a question may take
+    trains: bool = True  # whether a training takes over where Newton steps under the duality gap end early
     _progress: Progress = field(default_factory=Progress, init=False)
 
     @cached_property

@@ -105,20 +105,9 @@ def require_unique(asked: Sequence[str], names: tuple[str, ...]) -> None:
 
 
 def rows_of(X: Any, what: str, n_columns: int, names: tuple[str, ...] | None, constant: float | None) -> Matrix:
-    """Rows of the caller's data (queries, new rows) in the ``n_columns`` columns of a problem.
+    """Rows of the caller's data (queries, new rows) in the ``n_columns`` columns of a problem, a constant one included.
 
-    Parameters
-    ----------
-    X : array, sparse matrix or frame
-        The rows; the columns of a frame are matched by name.
-    what : str
-        What errors call them.
-    n_columns : int
-        Columns of the problem, a constant one included.
-    names : tuple of str or None
-        The names of the caller's columns.
-    constant : float or None
-        As in :func:`prepend_constant`.
+    The columns of a frame are matched by name with the caller's ``names``; errors call the rows ``what``. ``constant``: as in :func:`prepend_constant`.
     """
     matrix, given = _inputs.as_matrix(X, what)
     expected = n_columns - int(constant is not None)

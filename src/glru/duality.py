@@ -21,27 +21,13 @@ from glru.problem import Problem, per_row
 @final
 @dataclass(frozen=True, eq=False)
 class Gap:
-    """A duality gap with everything it was summed from.
+    """A duality gap with everything it was summed from."""
 
-    Attributes
-    ----------
-    scores : array of shape (n_rows,)
-        ``X w + b``.
-    correlations : array of shape (n_columns,)
-        ``X^T (s o a)``.
-    row_terms : array of shape (n_rows,)
-        ``s_i F_l(y_i; z_i, -a_i)``.
-    column_terms : array of shape (n_columns,)
-        ``F_rho_j(w_j, v_j)``.
-    value : float
-        The gap: the sum of all terms, ``inf`` where the dual point is infeasible.
-    """
-
-    scores: Array
-    correlations: Array
-    row_terms: Array
-    column_terms: Array
-    value: float
+    scores: Array  # shape (n_rows,): ``X w + b``
+    correlations: Array  # shape (n_columns,): ``X^T (s o a)``
+    row_terms: Array  # shape (n_rows,): ``s_i F_l(y_i; z_i, -a_i)``
+    column_terms: Array  # shape (n_columns,): ``F_rho_j(w_j, v_j)``
+    value: float  # the gap: the sum of all terms, ``inf`` where the dual point is infeasible
 
 
 def gap(problem: Problem, coef: Array, intercept: float, dual: Array) -> Gap:

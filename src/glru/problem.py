@@ -91,27 +91,17 @@ IN_MEMORY = ("X", "matrix", "y", "sample_weight", "weights")
 @final
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """A problem without its rows.
+    """A problem without its rows."""
 
-    Attributes
-    ----------
-    loss, penalty, fit_intercept, scaling
-        As in the problem.
-    classes : array or None
-        The labels that -1 and +1 stand for, or those of all scores where there is one per class.
-    total_weight : float
-        The sum of all sample weights.
-    columns : array of int or None
-        The columns of a block that the problem has; None: all of them.
-    """
-
+    # As in the problem.
     loss: Loss
     penalty: Penalty
     fit_intercept: bool
     scaling: Scaling
+    # The labels that -1 and +1 stand for, or those of all scores where there is one per class.
     classes: NDArray[Any] | None
-    total_weight: float
-    columns: NDArray[np.intp] | None = None
+    total_weight: float  # the sum of all sample weights
+    columns: NDArray[np.intp] | None = None  # the columns of a block that the problem has; None: all of them
 
     def part(self, block: Block) -> "Problem":
         """A block of rows as a part of the problem."""

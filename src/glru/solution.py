@@ -20,14 +20,9 @@ Status = Literal["converged", "stopped", "max_iter", "stalled"]
 @final
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A dual point beside a model, and what their duality gap was summed from; an entry per row or per column.
+    """A dual point beside a model, and what their duality gap was summed from; an entry per row or per column."""
 
-    Attributes
-    ----------
-    dual, scores, correlations, row_terms, column_terms : array
-        As in :class:`Solution`.
-    """
-
+    # As in :class:`Solution`.
     dual: Array
     scores: Array
     correlations: Array

@@ -41,26 +41,13 @@ def is_statsmodels(value: object) -> bool:
 @final
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Results of statsmodels, as a problem and a point near its optimum.
+    """Results of statsmodels, as a problem and a point near its optimum."""
 
-    Attributes
-    ----------
-    problem : Problem
-        What was fitted.
-    point : Point
-        The fitted parameters.
-    n_observations : float
-        How many rows the degrees of freedom are counted from: the sum of the frequency weights.
-    copies : bool
-        Whether the weights of the problem are those: numbers of copies of rows.
-    variance_power : float or None
-        The power of the mean that the variance is proportional to, where its dispersion is estimated though that of the loss is known.
-    """
-
-    problem: Problem
-    point: Point
-    n_observations: float
-    copies: bool
+    problem: Problem  # what was fitted
+    point: Point  # the fitted parameters
+    n_observations: float  # how many rows the degrees of freedom are counted from: the sum of the frequency weights
+    copies: bool  # whether the weights of the problem are those: numbers of copies of rows
+    # The power of the mean that the variance is proportional to, where its dispersion is estimated though that of the loss is known.
     variance_power: float | None
 
     def refuse_information(self, criterion: str | None) -> None:

@@ -215,18 +215,10 @@ def assemble_hessian(totals: Totals, hessian: Any, factor: float = 1.0) -> Any:
 @final
 @dataclass(frozen=True)
 class ScoreErrors:
-    """How far computed scores may be from their exact values, over all rows.
+    """How far computed scores may be from their exact values, over all rows."""
 
-    Attributes
-    ----------
-    largest : float
-        At least the largest error of a row whose weight is above 0.
-    spread : float
-        At least ``sqrt(sum_i s_i e_i^2)``.
-    """
-
-    largest: float
-    spread: float
+    largest: float  # at least the largest error of a row whose weight is above 0
+    spread: float  # at least ``sqrt(sum_i s_i e_i^2)``
 
 
 def score_errors_of_totals(totals: Totals, point: Point) -> ScoreErrors:
@@ -352,25 +344,14 @@ def hessian_product(part: Problem, point: Point, floor: Floor, vector: Array) ->
 @final
 @dataclass(frozen=True, eq=False)
 class DualTerms:
-    """Sums over the rows for the duality gap, with ``a_i = -l'(z_i)``.
+    """Sums over the rows for the duality gap, with ``a_i = -l'(z_i)``."""
 
-    Attributes
-    ----------
-    total : float
-        At least ``sum_i s_i F_l(y_i; z_i, -a_i)``, for dual variables moved by at most ``moves``.
-    gradient : array
-        ``-sum_i s_i a_i x_i``, the intercept's entry last.
-    dual_norm, moves : float
-        ``sqrt(sum_i s_i a_i^2)`` and ``sqrt(sum_i s_i moves_i^2)``.
-    largest : Max
-        The largest move of a dual variable, as a share of its distance to the edge of the domain.
-    """
-
-    total: float
-    gradient: Array
+    total: float  # at least ``sum_i s_i F_l(y_i; z_i, -a_i)``, for dual variables moved by at most ``moves``
+    gradient: Array  # ``-sum_i s_i a_i x_i``, the intercept's entry last
+    # ``sqrt(sum_i s_i a_i^2)`` and ``sqrt(sum_i s_i moves_i^2)``.
     dual_norm: float
     moves: float
-    largest: Max
+    largest: Max  # the largest move of a dual variable, as a share of its distance to the edge of the domain
 
     def __add__(self, other: "DualTerms") -> "DualTerms":
         return DualTerms(
@@ -431,20 +412,11 @@ def constraints(part: Problem, point: Point) -> Constraints:
 @final
 @dataclass(frozen=True, eq=False)
 class DualGap:
-    """The duality gap of a point and what it was summed from.
+    """The duality gap of a point and what it was summed from."""
 
-    Attributes
-    ----------
-    value : float
-        At least ``P - D``; infinite where no dual feasible point is known.
-    correlations : array of shape (n_columns,)
-        ``X^T (s o a)``.
-    dual_norm, row_total : float
-        At least ``sqrt(sum_i s_i a_i^2)`` and ``sum_i s_i F_l(y_i; z_i, -a_i)``.
-    """
-
-    value: float
-    correlations: Array
+    value: float  # at least ``P - D``; infinite where no dual feasible point is known
+    correlations: Array  # shape (n_columns,): ``X^T (s o a)``
+    # At least ``sqrt(sum_i s_i a_i^2)`` and ``sum_i s_i F_l(y_i; z_i, -a_i)``.
     dual_norm: float
     row_total: float
 

@@ -35,39 +35,17 @@ TABLES, PICTURES = (".csv", ".parquet"), (".png", ".svg", ".pdf")
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a command.
-
-    Attributes
-    ----------
-    command : str
-        Its name.
-    title : str
-        What was computed.
-    lines : list of (str, str)
-        The result for people.
-    facts : dict
-        Data and model, for programs.
-    result : dict
-        The result, for programs.
-    seconds : dict
-        Time spent in each part.
-    table : callable or None
-        Makes the columns for ``--out``.
-    display : callable or None
-        Makes the picture for ``--plot``.
-    page : callable or None
-        Makes the report for ``--html``.
-    """
+    """The result of a command."""
 
     command: str
-    title: str
-    lines: list[tuple[str, str]]
-    facts: dict[str, Any]
-    result: dict[str, Any]
-    seconds: dict[str, float]
-    table: Callable[[], dict[str, Any]] | None = None
-    display: Callable[[], Any] | None = None
-    page: Callable[[], str] | None = None
+    title: str  # what was computed
+    lines: list[tuple[str, str]]  # the result for people
+    facts: dict[str, Any]  # data and model, for programs
+    result: dict[str, Any]  # the result, for programs
+    seconds: dict[str, float]  # time spent in each part
+    table: Callable[[], dict[str, Any]] | None = None  # makes the columns for ``--out``
+    display: Callable[[], Any] | None = None  # makes the picture for ``--plot``
+    page: Callable[[], str] | None = None  # makes the report for ``--html``
 
     def as_json(self) -> str:
         """The result as strict JSON, with null for infinite or unknown values."""

@@ -126,14 +126,7 @@ def _explain_exclusion(column: Any) -> tuple[str | None, bool]:
 def describe_features(table: Any, y: Array, classes: Sequence[str] | None) -> list[tuple[str, str]]:
     """What a reader should know about the columns that are used: missing values, copies, constants, leaks, balance.
 
-    Parameters
-    ----------
-    table : polars.DataFrame
-        The features, as numbers and text.
-    y : array of shape (n_rows,)
-        The targets, -1 and +1 for two classes, places for more.
-    classes : tuple of str or None
-        What -1 and +1, or the places, stand for; None for a regression.
+    ``classes``: what the targets -1 and +1, or places of more classes, stand for; None for a regression.
     """
     n_rows, notes = y.size, []
     if classes is not None:

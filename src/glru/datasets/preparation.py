@@ -37,20 +37,11 @@ LARGEST = 16 << 30
 @final
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """What the numbers of ``y`` stand for.
+    """What the numbers of ``y`` stand for."""
 
-    Attributes
-    ----------
-    column : str or None
-        The column of the table; None for a matrix.
-    task : {"classification", "regression"}
-        What is trained.
-    classes : tuple of str or None
-        What -1 and +1 stand for; of more than two classes, what 0, 1, 2 and so on stand for.
-    """
-
-    column: str | None
-    task: Task
+    column: str | None  # the column of the table; None for a matrix
+    task: Task  # what is trained
+    # What -1 and +1 stand for; of more than two classes, what 0, 1, 2 and so on stand for.
     classes: tuple[str, ...] | None
 
     @classmethod

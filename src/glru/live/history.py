@@ -186,24 +186,12 @@ def _plain_type(annotation: Any) -> str:
 @final
 @dataclass(frozen=True, eq=False)
 class Log:
-    """The state of a live model and the entries that led there, as one value: an interrupted call leaves the previous one.
-
-    Attributes
-    ----------
-    state : State
-        The present state.
-    width : float
-        How wide the proven interval of a prediction or a score may be.
-    written : list of entries
-        Shared by the logs of a model, so that an entry costs no copy.
-    length : int
-        How many of these are this log's; entries behind them belong to calls that were interrupted.
-    """
+    """The state of a live model and the entries that led there, as one value: an interrupted call leaves the previous one."""
 
     state: State
-    width: float
-    written: list[Entry] = field(default_factory=list)
-    length: int = 0
+    width: float  # how wide the proven interval of a prediction or a score may be
+    written: list[Entry] = field(default_factory=list)  # shared by the logs of a model, so that an entry costs no copy
+    length: int = 0  # how many of these are this log's; entries behind them belong to calls that were interrupted
 
     @property
     def entries(self) -> tuple[Entry, ...]:

@@ -36,20 +36,12 @@ Decided = Callable[[Bounds], NDArray[np.bool_]]
 @final
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """Bounds of queried scores under the retrained model, and how they were found.
-
-    Attributes
-    ----------
-    bounds : ScoreBounds
-        The bounds.
-    stage : array of str of shape (n_queries,)
-        Which stage decided each query: "carry", "newton", "training", or "" where it is open.
-    gap, radius : float
-        Of the best candidate that was needed; inf where nothing is known.
-    """
+    """Bounds of queried scores under the retrained model, and how they were found."""
 
     bounds: ScoreBounds
+    # Shape (n_queries,): which stage decided each query: "carry", "newton", "training", or "" where it is open.
     stage: NDArray[np.str_]
+    # Of the best candidate that was needed; inf where nothing is known.
     gap: float
     radius: float
 

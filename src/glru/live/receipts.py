@@ -45,24 +45,12 @@ rounding: with this margin the receipt's are upper bounds of the verifier's too.
 @final
 @dataclass(frozen=True, eq=False)
 class Distance:
-    """How far a model can be from the optimum on some data.
+    """How far a model can be from the optimum on some data."""
 
-    Attributes
-    ----------
-    gap : float
-        The certified duality gap.
-    radius : float
-        The Euclidean distance of the coefficients is at most this; inf where nothing is known.
-    intercept_change : float
-        The intercept is off by at most this.
-    largest_change : float or None
-        No queried score is off by more; None without queries.
-    """
-
-    gap: float
-    radius: float
-    intercept_change: float
-    largest_change: float | None
+    gap: float  # the certified duality gap
+    radius: float  # the Euclidean distance of the coefficients is at most this; inf where nothing is known
+    intercept_change: float  # the intercept is off by at most this
+    largest_change: float | None  # no queried score is off by more; None without queries
 
 
 def distance_of(certificate: Certificate, queries: Matrix | None) -> Distance:

@@ -57,21 +57,11 @@ LABELS = (
 @final
 @dataclass(frozen=True, eq=False)
 class ModelSpec:
-    """The objective of a live model, its classes and its column names.
+    """The objective of a live model, its classes and its column names."""
 
-    Attributes
-    ----------
-    objective : Objective
-        What the estimator minimises.
-    targets : Targets
-        The classes and their weights, without any rows.
-    column_names : tuple of str or None
-        The names of the user's columns, where they have names.
-    """
-
-    objective: Objective
-    targets: Targets
-    column_names: tuple[str, ...] | None
+    objective: Objective  # what the estimator minimises
+    targets: Targets  # the classes and their weights, without any rows
+    column_names: tuple[str, ...] | None  # the names of the user's columns, where they have names
 
     @classmethod
     def from_adapted(cls, adapted: Adapted) -> "ModelSpec":
@@ -365,27 +355,15 @@ class Pending:
     """A trained problem and the net effect of the changes since.
 
     The present rows are the trained ones that are left, in their order, then the new ones; the same holds for columns.
-
-    Attributes
-    ----------
-    base : Problem
-        The problem of the last training.
-    keys : TrainedKeys or None
-        The keys of its rows; None where rows have none.
-    gone_rows, gone_columns : array of int
-        Trained rows and columns that were removed, in order.
-    new_rows : tuple of Rows
-        Rows that came, in the present columns.
-    new_columns : tuple of NewColumns
-        Columns that came.
     """
 
-    base: Problem
-    keys: TrainedKeys | None = None
+    base: Problem  # the problem of the last training
+    keys: TrainedKeys | None = None  # the keys of its rows; None where rows have none
+    # Trained rows and columns that were removed, in order.
     gone_rows: Positions = field(default_factory=_no_positions)
     gone_columns: Positions = field(default_factory=_no_positions)
-    new_rows: tuple[Rows, ...] = ()
-    new_columns: tuple[NewColumns, ...] = ()
+    new_rows: tuple[Rows, ...] = ()  # rows that came, in the present columns
+    new_columns: tuple[NewColumns, ...] = ()  # columns that came
 
     @property
     def n_kept_rows(self) -> int:
@@ -559,33 +537,16 @@ class Pending:
 @final
 @dataclass(frozen=True, eq=False)
 class State:
-    """A live model at one moment.
+    """A live model at one moment."""
 
-    Attributes
-    ----------
-    spec : ModelSpec
-        What is minimised, and the present column names.
-    solution : Solution
-        The stored model.
-    pending : Pending
-        The changes since it was trained.
-    revision : int
-        How many trainings led to the stored model.
-    n_weighted : tuple of int
-        Present rows of weight above 0, by class; of a regression those with negative targets and the others.
-    digest : str
-        The digest of the stored model.
-    exhausted : bool
-        Whether the stored model was trained to the limits of float64.
-    """
-
-    spec: ModelSpec
-    solution: Solution
-    pending: Pending
-    revision: int
+    spec: ModelSpec  # what is minimised, and the present column names
+    solution: Solution  # the stored model
+    pending: Pending  # the changes since it was trained
+    revision: int  # how many trainings led to the stored model
+    # Present rows of weight above 0, by class; of a regression those with negative targets and the others.
     n_weighted: tuple[int, ...]
-    digest: str
-    exhausted: bool
+    digest: str  # the digest of the stored model
+    exhausted: bool  # whether the stored model was trained to the limits of float64
 
     @classmethod
     def from_pending(

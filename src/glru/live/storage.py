@@ -66,18 +66,9 @@ def resolve_path(path: str | os.PathLike[str]) -> Path:
 
 
 def save(path: str | os.PathLike[str], saved: Saved, token: str, known: Collection[str] | None) -> None:
-    """Write a live model; the file appears, or is replaced, all at once.
+    """Write a live model with a new token; the file appears, or is replaced, all at once.
 
-    Parameters
-    ----------
-    path : str or path
-        The file.
-    saved : Saved
-        What to write.
-    token : str
-        The token of the new file.
-    known : collection of str or None
-        Tokens of files that may be replaced; None for any file.
+    ``known``: the tokens of files that may be replaced; None for any file.
     """
     target, arrays = Path(path), pack(saved, token)
 

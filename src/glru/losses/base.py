@@ -217,15 +217,10 @@ class WithOffset(Loss):
     r"""A loss at :math:`z + o`, ``o`` the offset that comes with the target: everything else sees scores without it.
 
     * conjugate: that of the loss less :math:`g o`; derivatives, domain and constants are those of the loss
-
-    Parameters
-    ----------
-    loss : Loss
-        The loss of the shifted score.
     """
 
     task: ClassVar[Task] = "regression"
-    loss: Loss
+    loss: Loss  # the loss of the shifted score
 
     def __repr__(self) -> str:
         return repr(self.loss)

@@ -223,17 +223,10 @@ class ProximalHinge(Loss):
 
     A smoothed hinge whose quadratic piece is moved so that slope ``c`` costs nothing. It has one
     centre a row, so it is evaluated on all rows of its problem at once.
-
-    Parameters
-    ----------
-    gamma : float
-        Width of the quadratic piece.
-    center : array of shape (n_rows,)
-        The slope each row is drawn to, in [0, 1].
     """
 
-    gamma: float
-    center: Array
+    gamma: float  # width of the quadratic piece
+    center: Array  # shape (n_rows,): the slope each row is drawn to, in [0, 1]
     task: ClassVar[Task] = "classification"
     self_concordance: ClassVar[float | None] = None
 

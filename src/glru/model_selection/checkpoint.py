@@ -49,13 +49,7 @@ Steps = list[tuple[Array, Array]]
 
 @final
 class Checkpoint:
-    """A file with the finished work of runs.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file; made where it is not there.
-    """
+    """A file with the finished work of runs; it is made if it is not there."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)

@@ -195,24 +195,13 @@ class HeldOutScores(Shown):
 @final
 @dataclass(frozen=True, eq=False)
 class RowResults:
-    """The results of single rows.
+    """The results of single rows."""
 
-    Attributes
-    ----------
-    y : array of shape (n_rows,)
-        Targets: -1 and +1, places of classes where there is one score per class, or numbers.
-    bounds : ScoreBounds
-        Bounds of the held-out scores.
-    stage_codes : array of int
-        The stage that decided each row, by its place in ``STAGES``.
-    limited : array of bool or None
-        Rows that were given up; None where there are none.
-    """
-
+    # Shape (n_rows,): targets: -1 and +1, places of classes where there is one score per class, or numbers.
     y: NDArray[Any]
-    bounds: ScoreBounds
-    stage_codes: NDArray[np.int8]
-    limited: NDArray[np.bool_] | None = None
+    bounds: ScoreBounds  # bounds of the held-out scores
+    stage_codes: NDArray[np.int8]  # the stage that decided each row, by its place in ``STAGES``
+    limited: NDArray[np.bool_] | None = None  # rows that were given up; None where there are none
 
     @property
     def decided_by(self) -> dict[str, int]:
@@ -223,24 +212,12 @@ class RowResults:
 @final
 @dataclass(frozen=True, eq=False)
 class WrittenRows:
-    """The results of single rows that were written to files, as far as they are known here.
+    """The results of single rows that were written to files, as far as they are known here."""
 
-    Attributes
-    ----------
-    folder : str
-        The directory with one Parquet file per block.
-    errors : tuple of int
-        The least and the largest number of held-out errors.
-    decided_by : dict
-        How many rows each stage decided.
-    n_undetermined : int
-        Rows without a label; for a regression, rows that no stage decided.
-    """
-
-    folder: str
-    errors: tuple[int, int]
-    decided_by: dict[str, int]
-    n_undetermined: int
+    folder: str  # the directory with one Parquet file per block
+    errors: tuple[int, int]  # the least and the largest number of held-out errors
+    decided_by: dict[str, int]  # how many rows each stage decided
+    n_undetermined: int  # rows without a label; for a regression, rows that no stage decided
 
 
 def count_stages(counts: NDArray[np.intp]) -> dict[str, int]:

@@ -35,26 +35,14 @@ __all__ = [
 @final
 @dataclass(frozen=True)
 class Bound:
-    """A kind of region that a certificate implies.
-
-    Attributes
-    ----------
-    name : str
-        Its name.
-    needs : str
-        What it asks of loss, penalty and data, in words.
-    applies : callable
-        Whether a certificate has what it needs.
-    make : callable
-        The region of a certificate; the second argument: whether there is an intercept.
-    price : callable
-        What it costs against the others once a certificate is known; the cheapest is asked first.
-    """
+    """A kind of region that a certificate implies."""
 
     name: str
-    needs: str
-    applies: Callable[[Certificate], bool]
+    needs: str  # what it asks of loss, penalty and data, in words
+    applies: Callable[[Certificate], bool]  # whether a certificate has what it needs
+    # The region of a certificate; the second argument: whether there is an intercept.
     make: Callable[[Certificate, bool], Region]
+    # What it costs against the others once a certificate is known; the cheapest is asked first.
     price: Callable[[Certificate], float]
 
 

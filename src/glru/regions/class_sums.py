@@ -76,29 +76,14 @@ def gradient_depth(problem: Problem) -> int:
 @final
 @dataclass(frozen=True, eq=False)
 class ClassSums:
-    """Sums over the rows at a model with one score per class.
+    """Sums over the rows at a model with one score per class."""
 
-    Attributes
-    ----------
-    value : float
-        ``sum_i s_i l_i``.
-    gradient : array of shape (n_classes, n_unknowns)
-        That of the losses, :func:`loss_gradient`.
-    slope_norms : array of shape (n_classes,)
-        ``sqrt(sum_i s_i g_ia^2)``.
-    error_norm : float
-        ``sqrt(sum_i s_i e_i^2)``, ``e_i`` how far the scores of a row may be off.
-    largest_error : Max
-        The largest of these of a row that counts.
-    hessian : array of shape (n_classes, n_unknowns, n_classes, n_unknowns) or None
-        That of the losses, if it was asked for.
-    """
-
-    value: float
-    gradient: Array
-    slope_norms: Array
-    error_norm: float
-    largest_error: Max
+    value: float  # ``sum_i s_i l_i``
+    gradient: Array  # shape (n_classes, n_unknowns): that of the losses, :func:`loss_gradient`
+    slope_norms: Array  # shape (n_classes,): ``sqrt(sum_i s_i g_ia^2)``
+    error_norm: float  # ``sqrt(sum_i s_i e_i^2)``, ``e_i`` how far the scores of a row may be off
+    largest_error: Max  # the largest of these of a row that counts
+    # Shape (n_classes, n_unknowns, n_classes, n_unknowns): that of the losses, if it was asked for.
     hessian: Array | None = None
 
     def __add__(self, other: "ClassSums") -> "ClassSums":

@@ -95,17 +95,11 @@ class Kinks:
     """The rows in the order of their distances from a kink at one model, as multiples of their norms; cumulative sums of them.
 
     A model at the distance ``D`` from that one (in the metric) moves the score of row ``k`` by at most ``D |x_k|``.
-
-    Attributes
-    ----------
-    distances : array of shape (n_rows,)
-        At most the distances over the norms, in ascending order.
-    curved, carried, moments : array of shape (n_rows + 1,)
-        At least the sums over the first rows: of the shares ``s c |x|^2`` of those in their curved pieces, of the shares of all of them, and at most
-        that of the shares times the distances.
     """
 
-    distances: Array
+    distances: Array  # shape (n_rows,): at most the distances over the norms, in ascending order
+    # Shape (n_rows + 1,): at least the sums over the first rows: of the shares ``s c |x|^2`` of those in their curved pieces, of the shares of all of them,
+    # and at most that of the shares times the distances.
     curved: Array
     carried: Array
     moments: Array
@@ -203,41 +197,19 @@ def bound_row_norm(metric: ColumnMetric, length: float) -> float:
 @final
 @dataclass(frozen=True, eq=False)
 class LocalEllipsoid(Region):
-    """All models within a radius of one, in the metric of the Hessian there.
+    """All models within a radius of one, in the metric of the Hessian there."""
 
-    Attributes
-    ----------
-    totals : Totals
-        Bounds of sums over the rows.
-    point : Point
-        The centre.
-    metric : Metric
-        The inverse metric of the Hessian there.
-    gradient : array
-        The objective's gradient there, the intercept's entry last.
-    nu : float
-        At least its norm in the inverse of the exact Hessian; infinite where nothing is known.
-    rows : Problem or None
-        The rows, where they are in memory.
-    base : array of shape (n_rows,) or None
-        The scores that the metric was taken at, of rows in memory.
-    exponent : float
-        The curvatures at the centre differ from those of the metric by a factor of at most ``e^exponent``.
-    share : float
-        The relative error of the penalty's strengths up to which all this holds.
-    depths : array or None
-        At most how deep the rows of a piecewise quadratic loss are inside their curved pieces; infinite where these are no part of the metric.
-    """
-
-    totals: Totals
-    point: Point
-    metric: Metric
-    gradient: Array
-    nu: float
-    rows: Problem | None
-    base: Array | None = None
+    totals: Totals  # bounds of sums over the rows
+    point: Point  # the centre
+    metric: Metric  # the inverse metric of the Hessian there
+    gradient: Array  # the objective's gradient there, the intercept's entry last
+    nu: float  # at least its norm in the inverse of the exact Hessian; infinite where nothing is known
+    rows: Problem | None  # the rows, where they are in memory
+    base: Array | None = None  # shape (n_rows,): the scores that the metric was taken at, of rows in memory
+    # The curvatures at the centre differ from those of the metric by a factor of at most ``e^exponent``.
     exponent: float = 0.0
-    share: float = 0.0
+    share: float = 0.0  # the relative error of the penalty's strengths up to which all this holds
+    # At most how deep the rows of a piecewise quadratic loss are inside their curved pieces; infinite where these are no part of the metric.
     depths: Array | None = None
 
     @classmethod

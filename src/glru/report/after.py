@@ -39,28 +39,9 @@ def after_page(
     comparison: Sequence[str] = (),
     change: str = "",
 ) -> str:
-    """The HTML page of a report of what is proven about some queries after a change.
+    """The HTML page of a report of what is proven about some queries, with these ``names``, after a ``change`` in words.
 
-    Parameters
-    ----------
-    out : After
-        From :func:`glru.after`.
-    bounds : ScoreBounds
-        Bounds of the retrained scores of the queries.
-    old_scores : array of shape (n_queries,) or (n_queries, n_classes)
-        Their scores before the change.
-    names : sequence of str
-        What the queries are called.
-    data_name : str
-        What the data is called.
-    origin : Provenance
-        What is needed to repeat the run.
-    classes : sequence of str, default=("-1", "+1")
-        What -1 and +1 stand for; of a multinomial model, all classes.
-    comparison : sequence of str, default=()
-        Sentences that compare the models before and after.
-    change : str, default=""
-        What came or went, in words.
+    ``classes``: what -1 and +1 stand for, or all classes of a multinomial model; ``comparison``: sentences that compare the models before and after.
     """
     n_queries, classification = bounds.n_rows, out.solution.problem.loss.task == "classification"
     verdicts = find_verdicts(bounds, old_scores) if classification else np.ones(n_queries, dtype=np.int8)

@@ -152,22 +152,8 @@ def loocv_page(
 ) -> str:
     """The HTML page of a report of leave-one-out cross-validation.
 
-    Parameters
-    ----------
-    result : LOOCVResult
-        From :func:`glru.loocv`.
-    data_name : str
-        What the data is called.
-    origin : Provenance
-        What is needed to repeat the run.
-    classes : tuple of str, default=None
-        What -1 and +1 stand for.
-    row_names : sequence of str, default=None
-        What the rows are called; their positions if not given.
-    influence : Ranking, default=None
-        The rows of largest Cook's distance, from :func:`glru.influence`, for a section of their own.
-    coefficients : Section, default=None
-        From :func:`glru.report.quality.coefficients_section`.
+    ``classes``: what -1 and +1 stand for; ``row_names``: their positions if not given; ``influence``: the rows of largest Cook's distance;
+    ``coefficients``: a section of :func:`glru.report.quality.coefficients_section`.
     """
 
     def name(row: int) -> str:

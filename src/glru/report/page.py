@@ -63,24 +63,12 @@ CERTIFIED = (
 @final
 @dataclass(frozen=True)
 class Provenance:
-    """What is needed to repeat a run.
+    """What is needed to repeat a run."""
 
-    Parameters
-    ----------
-    command : str
-        The command as it was given.
-    settings : sequence of (str, str)
-        Data and model, in words.
-    versions : dict
-        What was installed.
-    check : sequence of (str, str), default=()
-        What the look at the data found.
-    """
-
-    command: str
-    settings: Sequence[tuple[str, str]]
-    versions: dict[str, str]
-    check: Sequence[tuple[str, str]] = ()
+    command: str  # the command as it was given
+    settings: Sequence[tuple[str, str]]  # data and model, in words
+    versions: dict[str, str]  # what was installed
+    check: Sequence[tuple[str, str]] = ()  # what the look at the data found
 
 
 @final
@@ -178,28 +166,15 @@ LEFT, RIGHT, TOP, BOTTOM = 70.0, 14.0, 32.0, 48.0
 @final
 @dataclass(frozen=True)
 class Axis:
-    """A range of values and what it means.
+    """A range of values and what it means."""
 
-    Parameters
-    ----------
-    low, high : float
-        The ends.
-    label : str
-        What is measured, with its unit.
-    log : bool, default=False
-        Whether the scale is logarithmic.
-    ticks : bool, default=True
-        Whether values are written beside it.
-    whole : bool, default=False
-        Whether only whole numbers are.
-    """
-
+    # The ends.
     low: float
     high: float
-    label: str
-    log: bool = False
-    ticks: bool = True
-    whole: bool = False
+    label: str  # what is measured, with its unit
+    log: bool = False  # whether the scale is logarithmic
+    ticks: bool = True  # whether values are written beside it
+    whole: bool = False  # whether only whole numbers are
 
     def share(self, value: float) -> float:
         """The relative position of a value, from 0 to 1; values beyond the ends are moved to the ends."""
@@ -238,28 +213,15 @@ def fit_axis(values: Sequence[float], label: str, zero: bool = False, log: bool 
 @final
 @dataclass(frozen=True)
 class Mark:
-    """An interval at a place, drawn as a line with a dot in its middle; a triangle at the edge where that is beyond the axis.
+    """An interval at a place, drawn as a line with a dot in its middle; a triangle at the edge where that is beyond the axis."""
 
-    Parameters
-    ----------
-    at : float
-        Its place on the horizontal axis.
-    low, high : float
-        Its ends on the vertical axis.
-    kind : str
-        Its colour, a class of the style sheet.
-    tip : str
-        What hovering shows, lines separated by line breaks.
-    middle : float, default=None
-        Where the dot is, if not in the middle of the interval.
-    """
-
-    at: float
+    at: float  # its place on the horizontal axis
+    # Its ends on the vertical axis.
     low: float
     high: float
-    kind: str
-    tip: str
-    middle: float | None = None
+    kind: str  # its colour, a class of the style sheet
+    tip: str  # what hovering shows, lines separated by line breaks
+    middle: float | None = None  # where the dot is, if not in the middle of the interval
 
     @property
     def dot(self) -> float:

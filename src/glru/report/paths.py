@@ -25,21 +25,7 @@ from glru.selection import StepwiseResult
 def path_page(
     path: LOOCVPath, data_name: str, origin: Provenance, as_C: bool = False, remarks: Sequence[str] = ()
 ) -> str:
-    """The HTML page of a report of leave-one-out cross-validation over strengths of the penalty.
-
-    Parameters
-    ----------
-    path : LOOCVPath
-        From :func:`glru.loocv_path`.
-    data_name : str
-        What the data is called.
-    origin : Provenance
-        What is needed to repeat the run.
-    as_C : bool, default=False
-        Show ``C = 1 / lam``, for problems with scaling "sum".
-    remarks : sequence of str, default=()
-        More sentences for the summary.
-    """
+    """The HTML page of a report of leave-one-out over strengths of the penalty, shown as ``C = 1 / lam`` where ``as_C``; ``remarks``: more sentences."""
     shown = RegularizationPathDisplay.from_path(path, as_C)
     axis, best = shown.axis, float(shown.lams[shown.best])
     value = format_interval(path.lower[path.best_index], path.upper[path.best_index])
@@ -95,21 +81,7 @@ def path_page(
 def stepwise_page(
     result: StepwiseResult, names: Sequence[str], data_name: str, origin: Provenance, remarks: Sequence[str] = ()
 ) -> str:
-    """The HTML page of a report of a stepwise selection.
-
-    Parameters
-    ----------
-    result : StepwiseResult
-        From :func:`glru.stepwise`.
-    names : sequence of str
-        The names of the problem's columns.
-    data_name : str
-        The name of the data.
-    origin : Provenance
-        What is needed to repeat the run.
-    remarks : sequence of str, default=()
-        More sentences for the summary.
-    """
+    """The HTML page of a report of a stepwise selection of columns with these names; ``remarks``: more sentences for the summary."""
     shown = StepwiseDisplay.from_result(result, names)
     criterion, n_candidates = STEP_CRITERIA[result.criterion], sum(step.n_candidates for step in result.path)
     first, last = format_interval(shown.lower[0], shown.upper[0]), format_interval(shown.lower[-1], shown.upper[-1])

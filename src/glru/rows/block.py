@@ -19,26 +19,13 @@ Places = slice | NDArray[np.int64]
 @final
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Consecutive rows.
-
-    Attributes
-    ----------
-    X : Matrix
-        The data.
-    y : array
-        Targets as they were given.
-    weight : array or None
-        Sample weights; None where all are 1.
-    column_names : tuple of str or None
-        The names of the columns.
-    number, start : int
-        Which block it is, and the number of its first row.
-    """
+    """Consecutive rows."""
 
     X: Matrix
-    y: NDArray[Any]
-    weight: Array | None
-    column_names: tuple[str, ...] | None = None
+    y: NDArray[Any]  # targets as they were given
+    weight: Array | None  # sample weights; None where all are 1
+    column_names: tuple[str, ...] | None = None  # the names of the columns
+    # Which block it is, and the number of its first row.
     number: int = 0
     start: int = 0
 
@@ -190,25 +177,14 @@ class ByBlock:
 @final
 @dataclass(frozen=True, eq=False)
 class WeightSummary:
-    """What is known about the sample weights.
+    """What is known about the sample weights."""
 
-    Attributes
-    ----------
-    total : float
-        Their sum.
-    n_used : int
-        The number of rows whose weight is above 0.
-    largest, least : Max
-        The largest weight, and the largest of the weights with their sign turned.
-    labels : LabelCounts
-        The classes, each with the number of its rows whose weight is above 0; none for real targets.
-    """
-
-    total: float
-    n_used: int
+    total: float  # their sum
+    n_used: int  # the number of rows whose weight is above 0
+    # The largest weight, and the largest of the weights with their sign turned.
     largest: Max
     least: Max
-    labels: LabelCounts
+    labels: LabelCounts  # the classes, each with the number of its rows whose weight is above 0; none for real targets
 
     def __add__(self, other: "WeightSummary") -> "WeightSummary":
         return WeightSummary(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
@@ -217,40 +193,22 @@ class WeightSummary:
 @final
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """What is known about all rows; the sum of two summaries is that of the rows of both.
+    """What is known about all rows; the sum of two summaries is that of the rows of both."""
 
-    Attributes
-    ----------
-    lengths, columns, faults, checksums : ByBlock
-        The rows of every block, its columns and their names, whether a check failed, and the check-sum of its rows.
-    weights : WeightSummary
-        What is known about the weights.
-    highest, lowest : Max
-        The largest target of a regression, and the largest of the targets with their sign turned.
-    squares : array of shape (n_columns,)
-        ``sum_i s_i x_ij^2`` for sample weights ``s``.
-    n_filled : array of shape (n_columns,)
-        In how many rows a column has a value; not counted in dense blocks.
-    largest_square : Max
-        The largest squared norm of a row of weight above 0.
-    n_sparse : int
-        The number of blocks that are sparse.
-    sample : Sample
-        Rows from every block.
-    """
-
+    # The rows of every block, its columns and their names, whether a check failed, and the check-sum of its rows.
     lengths: ByBlock
     columns: ByBlock
     faults: ByBlock
     checksums: ByBlock
-    weights: WeightSummary
+    weights: WeightSummary  # what is known about the weights
+    # The largest target of a regression, and the largest of the targets with their sign turned.
     highest: Max
     lowest: Max
-    squares: Array
-    n_filled: Array
-    largest_square: Max
-    n_sparse: int
-    sample: Sample
+    squares: Array  # shape (n_columns,): ``sum_i s_i x_ij^2`` for sample weights ``s``
+    n_filled: Array  # shape (n_columns,): in how many rows a column has a value; not counted in dense blocks
+    largest_square: Max  # the largest squared norm of a row of weight above 0
+    n_sparse: int  # the number of blocks that are sparse
+    sample: Sample  # rows from every block
 
     def __add__(self, other: "Summary") -> "Summary":
         if self.squares.size != other.squares.size:

@@ -46,21 +46,11 @@ BlockTask = Callable[..., Any]
 @final
 @dataclass(frozen=True, eq=False)
 class Place:
-    """What is known about a block.
+    """What is known about a block."""
 
-    Attributes
-    ----------
-    start : int
-        The number of its first row.
-    checksum : bytes or None
-        The check-sum of its rows; None where they have not been read yet.
-    absent : slice, array of int or None
-        Rows that have weight 0, whatever their own.
-    """
-
-    start: int = 0
-    checksum: bytes | None = None
-    absent: Places | None = None
+    start: int = 0  # the number of its first row
+    checksum: bytes | None = None  # the check-sum of its rows; None where they have not been read yet
+    absent: Places | None = None  # rows that have weight 0, whatever their own
 
 
 UNKNOWN = Place()
@@ -70,24 +60,12 @@ UNKNOWN = Place()
 @final
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """A task for some blocks.
+    """A task for some blocks."""
 
-    Attributes
-    ----------
-    task : callable
-        What to do with each block.
-    places : mapping
-        Which blocks, by number, and what is known about each.
-    own : mapping or None
-        An argument for each block.
-    shared : tuple
-        Arguments for all blocks.
-    """
-
-    task: BlockTask
-    places: Mapping[int, Place]
-    own: Mapping[int, Any] | None
-    shared: tuple[Any, ...]
+    task: BlockTask  # what to do with each block
+    places: Mapping[int, Place]  # which blocks, by number, and what is known about each
+    own: Mapping[int, Any] | None  # an argument for each block
+    shared: tuple[Any, ...]  # arguments for all blocks
 
     def details(self, number: int) -> tuple[Place, tuple[Any, ...]]:
         """What is known about one block, and the arguments that are meant for it alone."""
@@ -247,17 +225,10 @@ Located = dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]
 @final
 @dataclass
 class Traffic:
-    """What passes over the data have cost so far.
+    """What passes over the data have cost so far."""
 
-    Attributes
-    ----------
-    passes : float
-        Passes over the data; one that reads some of the blocks counts as their share.
-    down, up : int
-        Bytes of what every task is given and gives back, summed over all tasks.
-    """
-
-    passes: float = 0.0
+    passes: float = 0.0  # passes over the data; one that reads some of the blocks counts as their share
+    # Bytes of what every task is given and gives back, summed over all tasks.
     down: int = 0
     up: int = 0
 
@@ -281,14 +252,9 @@ class Absent:
 @final
 @dataclass(frozen=True)
 class Memory:
-    """Rows that are in memory: all of a problem's, or those of one of its blocks.
+    """Rows that are in memory: all of a problem's, or those of one of its blocks."""
 
-    Attributes
-    ----------
-    number, start : int
-        Which block they are, and the number of the first one.
-    """
-
+    # Which block they are, and the number of the first one.
     number: int = 0
     start: int = 0
     n_blocks: ClassVar[int] = 1
@@ -303,33 +269,15 @@ class Memory:
 @final
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Rows that are read block by block, again in every pass.
+    """Rows that are read block by block, again in every pass."""
 
-    Attributes
-    ----------
-    executor : Executor
-        Who reads the blocks and does the work.
-    summary : Summary
-        What the first pass found. After a change it still bounds all sizes from above.
-    column_names : tuple of str or None
-        The names of the columns.
-    inputs : tuple of str
-        The files and folders that are known to be read.
-    absent : Absent or None
-        Rows that have weight 0, whatever their own.
-    columns : array of int or None
-        The columns of the blocks that count; None: all of them.
-    traffic : Traffic
-        What the passes have cost.
-    """
-
-    executor: Executor
-    summary: Summary
-    column_names: tuple[str, ...] | None
-    inputs: tuple[str, ...]
-    absent: Absent | None = None
-    columns: NDArray[np.intp] | None = None
-    traffic: Traffic = field(default_factory=Traffic)
+    executor: Executor  # who reads the blocks and does the work
+    summary: Summary  # What the first pass found. After a change it still bounds all sizes from above.
+    column_names: tuple[str, ...] | None  # the names of the columns
+    inputs: tuple[str, ...]  # the files and folders that are known to be read
+    absent: Absent | None = None  # rows that have weight 0, whatever their own
+    columns: NDArray[np.intp] | None = None  # the columns of the blocks that count; None: all of them
+    traffic: Traffic = field(default_factory=Traffic)  # what the passes have cost
 
     @property
     def n_blocks(self) -> int:
@@ -469,36 +417,21 @@ def size_of(value: Any) -> int:
 @final
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """A problem's loss and penalty, and upper bounds of sums over its rows.
+    """A problem's loss and penalty, and upper bounds of sums over its rows."""
 
-    Attributes
-    ----------
-    loss, penalty, fit_intercept : Loss, Penalty, bool
-        As in the problem.
-    n_rows, n_columns : int
-        Sizes; the intercept is not counted.
-    depth : int
-        At least the additions that a row's share of any sum over all rows passes through.
-    score_noise : float
-        What the evaluation of the losses does to slopes, as an error of the scores.
-    weight_sum : float
-        At least the sum of the weights ``s``.
-    column_norms : array
-        At least ``sqrt(sum_i s_i x_ij^2)`` for every column, and ``sqrt(sum_i s_i)`` for an intercept.
-    largest_norm : float
-        At least the largest Euclidean norm of a row whose weight is above 0.
-    """
-
+    # As in the problem.
     loss: Loss
     penalty: Penalty
     fit_intercept: bool
+    # Sizes; the intercept is not counted.
     n_rows: int
     n_columns: int
-    depth: int
-    score_noise: float
-    weight_sum: float
+    depth: int  # at least the additions that a row's share of any sum over all rows passes through
+    score_noise: float  # what the evaluation of the losses does to slopes, as an error of the scores
+    weight_sum: float  # at least the sum of the weights ``s``
+    # At least ``sqrt(sum_i s_i x_ij^2)`` for every column, and ``sqrt(sum_i s_i)`` for an intercept.
     column_norms: Array
-    largest_norm: float
+    largest_norm: float  # at least the largest Euclidean norm of a row whose weight is above 0
 
     @cached_property
     def quadratic(self) -> Array:

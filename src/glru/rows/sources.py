@@ -101,23 +101,14 @@ def _name_files(file: str | Path) -> Iterator[None]:
 @final
 @dataclass(frozen=True, eq=False)
 class Sources:
-    """Blocks of rows: data, targets and weights, each read or computed when it is needed.
+    """Blocks of rows: data, targets and weights, each read or computed when it is needed."""
 
-    Attributes
-    ----------
-    X, y, weight : tuple
-        One part per block: an array, a :class:`Reader`, or a dask object. ``weight``: None where all weights are 1.
-    column_names : tuple of str or None
-        The names of the columns.
-    inputs : tuple of str
-        The files and folders that are known to be read.
-    """
-
+    # One part per block: an array, a :class:`Reader`, or a dask object. ``weight``: None where all weights are 1.
     X: tuple[Any, ...]
     y: tuple[Any, ...]
     weight: tuple[Any, ...] | None
-    column_names: tuple[str, ...] | None = None
-    inputs: tuple[str, ...] = ()
+    column_names: tuple[str, ...] | None = None  # the names of the columns
+    inputs: tuple[str, ...] = ()  # the files and folders that are known to be read
 
     @property
     def from_dask(self) -> bool:

@@ -32,21 +32,11 @@ LEAST_VARIANT = 4
 @final
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """The problems of a split.
+    """The problems of a split."""
 
-    Attributes
-    ----------
-    problems : tuple of Problem
-        One problem, or one per class; the test rows have weight zero.
-    test : array of int
-        The places of the test rows in them.
-    aligned : bool
-        Whether they have the rows and columns of the problems of all rows.
-    """
-
-    problems: tuple[Problem, ...]
-    test: NDArray[np.intp]
-    aligned: bool
+    problems: tuple[Problem, ...]  # one problem, or one per class; the test rows have weight zero
+    test: NDArray[np.intp]  # the places of the test rows in them
+    aligned: bool  # whether they have the rows and columns of the problems of all rows
 
 
 @final
@@ -56,26 +46,13 @@ class Adapted:
 
     Made by :func:`glru.sklearn.adapt`. A penalised intercept is the coefficient of a constant first column, so column
     ``j`` of the data is column ``j + offset`` of the problems. In a pipeline the data is what the steps in front of the model make of it.
-
-    Attributes
-    ----------
-    estimator : estimator
-        The linear model, out of its pipeline or wrapper.
-    objective : Objective
-        What it minimises.
-    problems : tuple of Problem
-        One problem; one per class where there are more than two.
-    targets : Targets
-        The classes, and what each problem sees of y and of the weights.
-    preprocessing : Preprocessing or None
-        The steps in front of the model, fitted to the data.
     """
 
-    estimator: Any
-    objective: Objective
-    problems: tuple[Problem, ...]
-    targets: Targets
-    preprocessing: Preprocessing | None = None
+    estimator: Any  # the linear model, out of its pipeline or wrapper
+    objective: Objective  # what it minimises
+    problems: tuple[Problem, ...]  # one problem; one per class where there are more than two
+    targets: Targets  # the classes, and what each problem sees of y and of the weights
+    preprocessing: Preprocessing | None = None  # the steps in front of the model, fitted to the data
 
     @property
     def classes(self) -> NDArray[Any] | None:

@@ -628,31 +628,17 @@ FOLLOWED: dict[str, Callable[[Walk, Any, Columns], Columns]] = {
 @final
 @dataclass(frozen=True, eq=False)
 class ColumnChanges:
-    """What leaving out each row changes of the columns of a problem: see :class:`glru.updates.refits.Refits`.
+    """What leaving out each row changes of the columns of a problem: see :class:`glru.updates.refits.Refits`."""
 
-    Attributes
-    ----------
-    strengths, fills : array of shape (n_rows or n_splits, n_columns) or None
-        Factors of the penalty's strengths, and what is added to filled values.
-    filled : array of shape (n_rows, n_columns) or None
-        Which values these are: those that were missing, or, in a column that is shifted without an intercept, all others.
-    error : float
-        As in ``Refits``.
-    alone : array of bool
-        Rows that are set apart.
-    reason : str or None
-        Why.
-    modes : list of tuple
-        As in :class:`Walk`.
-    """
-
+    # Shape (n_rows or n_splits, n_columns): factors of the penalty's strengths, and what is added to filled values.
     strengths: Array | None
     fills: Array | None
+    # Shape (n_rows, n_columns): which values these are: those that were missing, or, in a column that is shifted without an intercept, all others.
     filled: Mask | None
-    error: float
-    alone: Mask
-    reason: str | None
-    modes: Modes = field(default_factory=list)
+    error: float  # as in ``Refits``
+    alone: Mask  # rows that are set apart
+    reason: str | None  # why
+    modes: Modes = field(default_factory=list)  # as in :class:`Walk`
 
     def variants(self, least: int) -> Iterator[tuple[NDArray[np.intp], list[tuple[Any, int, Any]]]]:
         """Groups of at least ``least`` rows that are set apart together, and the values that imputers fill in without them."""
@@ -668,20 +654,10 @@ class ColumnChanges:
 def follow(
     fitted: Any, X: Any, matrix: Matrix, intercept: bool, penalised: bool, splits: Splits | None = None
 ) -> ColumnChanges:
-    """How fitting the steps without each row changes the columns that they make when fitted to all rows.
+    """How fitting the steps without each row, or to the train rows of each split, changes the columns that they make when fitted to all rows.
 
-    Parameters
-    ----------
-    fitted : transformer
-        The steps, fitted to all rows.
-    X : array, sparse matrix or frame
-        The data.
-    matrix : Matrix
-        What the steps make of it.
-    intercept, penalised : bool
-        Whether the model has an unpenalised intercept, which takes up shifts, and a penalty on every column.
-    splits : list of tuple, default=None
-        Train and test rows: then the steps are fitted to the train rows of each split instead.
+    ``matrix``: what the fitted steps make of ``X``. ``intercept``, ``penalised``: whether the model has an unpenalised intercept, which takes up
+    shifts, and a penalty on every column.
     """
     last = fitted
     while is_a(last, "Pipeline"):

@@ -54,33 +54,22 @@ class Unfollowed(Exception):
 @final
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Columns after some steps.
+    """Columns after some steps."""
 
-    Attributes
-    ----------
-    given : array, sparse matrix or frame
-        The columns as the steps fitted to all rows make them.
-    values : array of shape (n_rows, n_columns) or None
-        ``x``, NaN where it is missing; None for columns that are the same without any row.
-    splits : list of tuple or None
-        Train and test rows of every split; None: each row is left out.
-    scale, shift, fill : array of shape (n_rows or n_splits or 1, n_columns)
-        ``s``, ``m`` and ``phi``, by row that is left out or by split; ``phi`` is NaN while missing values are not filled.
-    scale0, shift0, fill0 : array of shape (1, n_columns)
-        Those of the steps fitted to all rows.
-    scale_error, fill_error : array of shape (1, n_columns)
-        At least the rounding errors of squared scales and of fills.
-    """
-
-    given: Any
+    given: Any  # the columns as the steps fitted to all rows make them
+    # Shape (n_rows, n_columns): ``x``, NaN where it is missing; None for columns that are the same without any row.
     values: Array | None = None
-    splits: Splits | None = None
+    splits: Splits | None = None  # train and test rows of every split; None: each row is left out
+    # Shape (n_rows or n_splits or 1, n_columns): ``s``, ``m`` and ``phi``, by row that is left out or by split; ``phi`` is NaN while missing values are not
+    # filled.
     scale: Array = field(default_factory=lambda: np.ones((1, 1)))
     shift: Array = field(default_factory=lambda: np.zeros((1, 1)))
     fill: Array = field(default_factory=lambda: np.full((1, 1), np.nan))
+    # Shape (1, n_columns): those of the steps fitted to all rows.
     scale0: Array = field(default_factory=lambda: np.ones((1, 1)))
     shift0: Array = field(default_factory=lambda: np.zeros((1, 1)))
     fill0: Array = field(default_factory=lambda: np.full((1, 1), np.nan))
+    # Shape (1, n_columns): at least the rounding errors of squared scales and of fills.
     scale_error: Array = field(default_factory=lambda: np.zeros((1, 1)))
     fill_error: Array = field(default_factory=lambda: np.zeros((1, 1)))
 

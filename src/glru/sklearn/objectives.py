@@ -37,43 +37,22 @@ TargetKind = Literal["labels", "signs", "numbers"]
 @final
 @dataclass(frozen=True)
 class Objective:
-    """What an estimator minimises.
+    """What an estimator minimises."""
 
-    Attributes
-    ----------
-    loss : Loss
-        The loss of one row.
-    quadratic, absolute : float
-        Strengths of the squares and of the absolute values of the coefficients.
-    scaling : {"mean", "sum"}
-        As in :class:`glru.Problem`.
-    intercept : bool
-        Whether there is an unpenalised intercept.
-    constant : float or None
-        Value of the extra column whose coefficient is a penalised intercept; None without one.
-    targets : {"labels", "signs", "numbers"}
-        What the loss sees of y: two classes, the numbers -1 and +1 for two classes, or y itself.
-    class_weight : dict, "balanced" or None
-        Factors of the sample weights by class.
-    several : bool
-        Whether more than two classes are one problem per class.
-    multinomial : bool
-        Whether more than two classes are one multinomial problem.
-    probabilities : bool
-        Whether scores are log-odds.
-    """
-
-    loss: Loss
-    intercept: bool
+    loss: Loss  # the loss of one row
+    intercept: bool  # whether there is an unpenalised intercept
+    # Strengths of the squares and of the absolute values of the coefficients.
     quadratic: float = 0.0
     absolute: float = 0.0
-    scaling: Scaling = "sum"
+    scaling: Scaling = "sum"  # as in :class:`glru.Problem`
+    # What the loss sees of y: two classes, the numbers -1 and +1 for two classes, or y itself.
     targets: TargetKind = "numbers"
+    # Value of the extra column whose coefficient is a penalised intercept; None without one.
     constant: float | None = None
-    class_weight: Any = None
-    several: bool = False
-    probabilities: bool = False
-    multinomial: bool = False
+    class_weight: Any = None  # factors of the sample weights by class
+    several: bool = False  # whether more than two classes are one problem per class
+    probabilities: bool = False  # whether scores are log-odds
+    multinomial: bool = False  # whether more than two classes are one multinomial problem
 
     def for_classes(self) -> "Objective":
         """The objective with more than two classes in one problem."""
@@ -376,33 +355,15 @@ positive side only, as in LIBLINEAR with more than two classes."""
 @final
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """The targets of an estimator, and their form in each of its problems.
+    """The targets of an estimator, and their form in each of its problems."""
 
-    Attributes
-    ----------
-    y : array of shape (n_rows,)
-        As the caller gave them.
-    sample_weight : array of shape (n_rows,)
-        Likewise; ones if not given.
-    classes : array or None
-        The classes in sorted order; None for a regression.
-    class_weight : dict, "balanced" or None
-        Factors of the weights.
-    seen : {"class", "side", "positive"}
-        By what they go.
-    numeric : bool
-        Whether the loss takes signs as numbers rather than two classes.
-    joint : bool
-        Whether more than two classes are one problem.
-    """
-
-    y: NDArray[Any]
-    sample_weight: Array
-    classes: NDArray[Any] | None
-    class_weight: Any
-    seen: Seen
-    numeric: bool = False
-    joint: bool = False
+    y: NDArray[Any]  # shape (n_rows,): as the caller gave them
+    sample_weight: Array  # shape (n_rows,): likewise; ones if not given
+    classes: NDArray[Any] | None  # the classes in sorted order; None for a regression
+    class_weight: Any  # factors of the weights
+    seen: Seen  # by what they go
+    numeric: bool = False  # whether the loss takes signs as numbers rather than two classes
+    joint: bool = False  # whether more than two classes are one problem
 
     @property
     def n_problems(self) -> int:

@@ -19,30 +19,16 @@ OUTPUT = "what the steps of the pipeline make of X"
 @final
 @dataclass(frozen=True, eq=False)
 class Preprocessing:
-    """The steps in front of a model and the data that they are fitted to.
+    """The steps in front of a model and the data that they are fitted to."""
 
-    Attributes
-    ----------
-    steps : transformer
-        The steps, not fitted.
-    fitted : transformer
-        The steps, fitted to all rows.
-    X, y : array, sparse matrix, list or frame
-        The data as the caller gave it: text, categories and missing values are for the steps to deal with.
-    matrix : Matrix
-        What the fitted steps make of X: numbers.
-    names : tuple of str or None
-        The names of its columns; None where the steps have none.
-    params : dict
-        Additional parameters of the steps' ``fit``, named as in scikit-learn; values with one entry per row are split with the rows.
-    """
-
-    steps: Any
-    fitted: Any
+    steps: Any  # the steps, not fitted
+    fitted: Any  # the steps, fitted to all rows
+    # The data as the caller gave it: text, categories and missing values are for the steps to deal with.
     X: Any
     y: Any
-    matrix: Matrix
-    names: tuple[str, ...] | None
+    matrix: Matrix  # what the fitted steps make of X: numbers
+    names: tuple[str, ...] | None  # the names of its columns; None where the steps have none
+    # Additional parameters of the steps' ``fit``, named as in scikit-learn; values with one entry per row are split with the rows.
     params: dict[str, Any] = field(default_factory=dict)
 
     @property

@@ -44,34 +44,19 @@ def precise(mp: Any, values: Any) -> Objects:
 @final
 @dataclass(frozen=True, eq=False)
 class Precise:
-    """A problem whose columns are scaled by powers of two, which is exact, so that no column outweighs another.
+    """A problem whose columns are scaled by powers of two, which is exact, so that no column outweighs another."""
 
-    Attributes
-    ----------
-    mp : mpmath context
-        The arithmetic.
-    X, y, weights, lam, kappa : array of objects
-        The problem; rows of weight zero are left out.
-    scales : array of objects
-        The powers of two: a coefficient here is the problem's own one divided by its scale.
-    loss : Loss
-        For its kind and its parameter.
-    intercept : bool
-        Whether there is one.
-    offset : array of objects
-        What is added to every row's score before its loss is taken.
-    """
-
-    mp: Any
+    mp: Any  # the arithmetic
+    # The problem; rows of weight zero are left out.
     X: Objects
     y: Objects
     weights: Objects
     lam: Objects
     kappa: Objects
-    scales: Objects
-    loss: Any
-    intercept: bool
-    offset: Objects
+    scales: Objects  # the powers of two: a coefficient here is the problem's own one divided by its scale
+    loss: Any  # for its kind and its parameter
+    intercept: bool  # whether there is one
+    offset: Objects  # what is added to every row's score before its loss is taken
 
     def scores(self, w: Objects, b: Any) -> Objects:
         """``X w + b``."""

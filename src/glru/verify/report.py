@@ -28,23 +28,12 @@ Value = Callable[[Any], Any]
 @final
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """One number with its bounds.
-
-    Attributes
-    ----------
-    name : str
-        What it is.
-    model : callable
-        Makes the problem whose optimum is meant; claims about one optimum share it.
-    value : callable
-        The number, from that optimum.
-    lower, upper : float
-        The bounds.
-    """
+    """One number with its bounds."""
 
     name: str
-    model: Callable[[], Problem]
-    value: Value
+    model: Callable[[], Problem]  # makes the problem whose optimum is meant; claims about one optimum share it
+    value: Value  # the number, from that optimum
+    # The bounds.
     lower: float
     upper: float
 

@@ -25,27 +25,13 @@ MOST_UNKNOWNS = 60
 @final
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """An optimum in arbitrary precision.
+    """An optimum in arbitrary precision."""
 
-    Attributes
-    ----------
-    coef : array of objects
-        The coefficients.
-    intercept : mpf
-        The intercept.
-    doubts : array of objects
-        How far each coefficient, and behind them the intercept, may be from the exact one.
-    dual : list of (mpf, mpf)
-        Every row's dual variable and how far it may be off; rows of weight zero are left out.
-    mp : mpmath context
-        The arithmetic they live in.
-    """
-
-    coef: Objects
+    coef: Objects  # the coefficients
     intercept: Any
-    doubts: Objects
-    dual: list[tuple[Any, Any]]
-    mp: Any
+    doubts: Objects  # how far each coefficient, and behind them the intercept, may be from the exact one
+    dual: list[tuple[Any, Any]]  # every row's dual variable and how far it may be off; rows of weight zero are left out
+    mp: Any  # the arithmetic they live in
 
     def scores(self, X: Any) -> list[tuple[Any, Any]]:
         """The scores of some rows, and how far each may be from the exact one."""
@@ -405,30 +391,15 @@ MOST_STEPS = 200
 @final
 @dataclass(frozen=True, eq=False)
 class TrainedClasses:
-    """An optimum in arbitrary precision, with one score per class; coefficients and intercepts sum to zero over the classes.
+    """An optimum in arbitrary precision, with one score per class; coefficients and intercepts sum to zero over the classes."""
 
-    Attributes
-    ----------
-    model : array of objects of shape (n_classes, n_columns + 1)
-        The coefficients, and behind them the intercepts, zeros if there are none.
-    doubts : array of objects of shape (n_classes, n_columns + 1)
-        How far each of them may be from the exact one.
-    likely : array of objects of shape (n_used, n_classes)
-        The probabilities of the rows of positive weight.
-    likely_doubts : array of objects of shape (n_used,)
-        How far each of a row's may be off.
-    y : array of objects of shape (n_used,)
-        The places of these rows' classes.
-    mp : mpmath context
-        The arithmetic they live in.
-    """
-
+    # Shape (n_classes, n_columns + 1): the coefficients, and behind them the intercepts, zeros if there are none.
     model: Objects
-    doubts: Objects
-    likely: Objects
-    likely_doubts: Objects
-    y: Objects
-    mp: Any
+    doubts: Objects  # shape (n_classes, n_columns + 1): how far each of them may be from the exact one
+    likely: Objects  # shape (n_used, n_classes): the probabilities of the rows of positive weight
+    likely_doubts: Objects  # shape (n_used,): how far each of a row's may be off
+    y: Objects  # shape (n_used,): the places of these rows' classes
+    mp: Any  # the arithmetic they live in
 
     def scores(self, X: Any) -> list[list[tuple[Any, Any]]]:
         """The scores of some rows, one per class, and how far each may be from the exact one."""
