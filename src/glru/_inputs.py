@@ -52,12 +52,16 @@ def require_entries(n_rows: int, n_columns: int, name: str = "X") -> None:
 
 def as_vector(values: Any, length: int, name: str) -> Array:
     """A finite float64 vector of the given length (a copy, so that later edits of the input change nothing)."""
+    return as_finite_vector(as_column(values, length, name), name)
+
+
+def as_column(values: Any, length: int, name: str) -> NDArray[Any]:
+    """One entry per row, of whatever type; a single column is one, too."""
     raw = as_array(values, name)
-    if raw.ndim == 2 and raw.shape[1] == 1:
-        raw = raw[:, 0]
+    raw = raw[:, 0] if raw.ndim == 2 and raw.shape[1] == 1 else raw
     if raw.shape != (length,):
         raise ValueError(f"{name} must have one entry per row of X, shape ({length},); got shape {raw.shape}.")
-    return as_finite_vector(raw, name)
+    return raw
 
 
 def as_array(values: Any, name: str) -> NDArray[Any]:
@@ -105,11 +109,7 @@ def as_finite_vector(raw: NDArray[Any], name: str, first_row: int = 0) -> Array:
 
 def as_labels(values: Any, length: int) -> tuple[Array, NDArray[Any]]:
     """Labels as -1/+1, and the two classes they stand for (the second, in sorted order, is +1)."""
-    raw = as_array(values, "y")
-    if raw.ndim == 2 and raw.shape[1] == 1:
-        raw = raw[:, 0]
-    if raw.shape != (length,):
-        raise ValueError(f"y must have one entry per row of X, shape ({length},); got shape {raw.shape}.")
+    raw = as_column(values, length, "y")
     classes = find_classes(raw)
     require_two(classes)
     return np.where(raw == classes[1], 1.0, -1.0), classes
@@ -122,10 +122,7 @@ def is_whole(value: Any) -> TypeGuard[int]:
 
 def as_places(values: Any, length: int) -> tuple[Array, NDArray[Any]]:
     """Labels as places of classes, and the classes in sorted order; at least three."""
-    raw = as_array(values, "y")
-    raw = raw[:, 0] if raw.ndim == 2 and raw.shape[1] == 1 else raw
-    if raw.shape != (length,):
-        raise ValueError(f"y must have one entry per row of X, shape ({length},); got shape {raw.shape}.")
+    raw = as_column(values, length, "y")
     classes = find_classes(raw)
     require_three(classes)
     return np.searchsorted(classes, raw), classes  # type: ignore[return-value]

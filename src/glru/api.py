@@ -29,7 +29,7 @@ from glru.selection import FeatureImportance, Settings, StepwiseResult, measure_
 from glru.selection.search import CriterionName, Direction
 from glru.selection.search import Method as SearchMethod
 from glru.sklearn.adapt import adapt
-from glru.sklearn.drop_ins import ErrorScore, Method, loocv_adapted, predict_splits, validate_splits
+from glru.sklearn.drop_ins import ErrorScore, Method, Validation, loocv_adapted, predict_splits, validate_splits
 from glru.sklearn.preprocessing import name_weight, split_params
 from glru.sklearn.questions import ModelCertificate, certify_estimator, change_models, measure_features, select_features
 from glru.solution import Solution
@@ -154,12 +154,10 @@ def loocv(
         "progress": progress or verbose > 0,
     }
     with use_threads(n_jobs):
-        model = _unwrap_fit(model, tol)
+        model = _check_model("loocv", model, tol, X, y, sample_weight)
         if is_estimator(model):
-            _require_data("loocv", model, X, y)
             _refuse(f"{type(model).__name__}, whose rows are in memory", max_trainings=max_trainings, output=output)
             return loocv_adapted(adapt(model, X, y, sample_weight), width=width, **options)
-        _refuse_data("loocv", model, X, y, sample_weight)
         return leave_one_out(model, **options, **widths_of(model, width), max_trainings=max_trainings, output=output)
 
 
@@ -313,17 +311,15 @@ def cross_val_predict(
     """
     shown = progress or verbose > 0
     with use_threads(n_jobs):
-        model = _unwrap_fit(model, tol)
+        model = _check_model("cross_val_predict", model, tol, X, y, sample_weight, params)
         if is_estimator(model):
-            _require_data("cross_val_predict", model, X, y)
             _refuse("an estimator's predictions, which are always complete", max_seconds=max_seconds)
-            weight, others = _fit_params(model, sample_weight, params)
+            asked = _make_validation(model, X, y, cv, groups, sample_weight, params, width, tol, shown)
             if isinstance(width, str) and (not return_result or method != "predict"):
                 raise ValueError(
                     f"width={width!r} is for a result of labels; an array has what its method needs. Leave it out, or use return_result=True."
                 )
-            return predict_splits(model, X, y, cv, groups, method, weight, width, tol, shown, others, return_result)
-        _refuse_data("cross_val_predict", model, X, y, sample_weight, params)
+            return predict_splits(asked, method, return_result)
         _refuse(f"a {type(model).__name__}, whose result has the bounds", return_result=return_result or None)
         if method != "predict":
             raise ValueError(
@@ -406,11 +402,10 @@ def cross_val_score(
         raise ValueError(
             f"scoring must be one scorer; got {type(scoring).__name__}. For several scores, use glru.cross_validate."
         )
+    shown = progress or verbose > 0
     with use_threads(n_jobs):
-        weight, others = _fit_params(estimator, sample_weight, params)
-        found = validate_splits(
-            estimator, X, y, cv, groups, scoring, weight, width, tol, progress or verbose > 0, others, error_score
-        )
+        asked = _make_validation(estimator, X, y, cv, groups, sample_weight, params, width, tol, shown)
+        found = validate_splits(asked, scoring, error_score)
     if "test_score" not in found:
         raise ValueError(
             f"scoring must return one number; got a dict from {scoring!r}. For several scores, use glru.cross_validate."
@@ -494,23 +489,10 @@ def cross_validate(
             f"{name}=True needs the fitted models of the splits, but glru.cross_validate knows their predictions of the test rows "
             "only. Use sklearn.model_selection.cross_validate for these, and glru.cross_validate for the test scores."
         )
+    shown = progress or verbose > 0
     with use_threads(n_jobs):
-        weight, others = _fit_params(estimator, sample_weight, params)
-        return validate_splits(
-            estimator,
-            X,
-            y,
-            cv,
-            groups,
-            scoring,
-            weight,
-            width,
-            tol,
-            progress or verbose > 0,
-            others,
-            error_score,
-            return_indices,
-        )
+        asked = _make_validation(estimator, X, y, cv, groups, sample_weight, params, width, tol, shown)
+        return validate_splits(asked, scoring, error_score, return_indices)
 
 
 @check_call
@@ -649,16 +631,14 @@ def stepwise(
         progress=progress or verbose > 0,
     )
     with use_threads(n_jobs):
-        model = _unwrap_fit(model, tol, criterion)
-        if is_estimator(model):
-            _require_data("stepwise", model, X, y)
-            return select_features(model, X, y, X_val, y_val, sample_weight, settings)
         if X is not None and X_val is None and isinstance(model, Problem | Solution):
             raise TypeError(
                 f"a {type(model).__name__} holds its data; glru.stepwise also got X. "
                 "Give the validation rows by name: glru.stepwise(problem, X_val=X_val, y_val=y_val)."
             )
-        _refuse_data("stepwise", model, X, y, sample_weight)
+        model = _check_model("stepwise", model, tol, X, y, sample_weight, criterion=criterion)
+        if is_estimator(model):
+            return select_features(model, X, y, X_val, y_val, sample_weight, settings)
         return search(model, X_val, y_val, settings)
 
 
@@ -741,11 +721,9 @@ def feature_importance(
         progress=progress or verbose > 0,
     )
     with use_threads(n_jobs):
-        model = _unwrap_fit(model, tol, criterion)
+        model = _check_model("feature_importance", model, tol, X, y, sample_weight, criterion=criterion)
         if is_estimator(model):
-            _require_data("feature_importance", model, X, y)
             return measure_features(model, X, y, X_val, y_val, sample_weight, settings)
-        _refuse_data("feature_importance", model, X, y, sample_weight)
         return measure_importance(model, X_val, y_val, settings)
 
 
@@ -820,16 +798,10 @@ def after(
     >>> out.needs_retraining(X[500:]).verdict
     'no'
     """
-    model = _unwrap_fit(model, tol)
+    model = _check_model("after", model, tol, X, y, sample_weight)
     if not is_estimator(model):
-        _refuse_data("after", model, X, y, sample_weight)
         model = solve(model, tol=tol) if isinstance(model, Problem) else model
         return after_solution(model, change, candidate, bound, max_steps, max_seconds)
-    if X is None or y is None:
-        raise ValueError(
-            f"an estimator does not keep its data; got no X or no y for {type(model).__name__}. "
-            "Call glru.after(estimator, change, X=X, y=y)."
-        )
     adapted = adapt(model, X, y, sample_weight)
     solutions = tuple(solve(problem, tol=tol) for problem in adapted.problems)
     return change_models(adapted, solutions, change, candidate, bound, max_steps, max_seconds)
@@ -892,16 +864,12 @@ def influence(
     >>> bool((lower <= upper).all()), result.n_trainings
     (True, 0)
     """
-    options: dict[str, Any] = {
-        "max_seconds": max_seconds,
-        "max_memory": max_memory,
-        "progress": progress or verbose > 0,
-    }
+    limits: dict[str, Any] = {"max_seconds": max_seconds, "max_memory": max_memory, "progress": progress or verbose > 0}
     with use_threads(n_jobs):
         fit = adapt_results(model) if is_statsmodels(model) else None
         counted, power = (None, None) if fit is None else (fit.n_observations, fit.variance_power)
-        problem = _make_deletion_problem("influence", _unwrap_fit(model, tol), X, y, sample_weight)
-        return compute_influence(problem, width, tol, **options, n_observations=counted, variance_power=power)
+        problem = _make_deletion_problem("influence", model, tol, X, y, sample_weight)
+        return compute_influence(problem, width, tol, **limits, n_observations=counted, variance_power=power)
 
 
 @check_call
@@ -954,31 +922,47 @@ def jackknife(
     >>> bool((upper - lower < 1e-9).all())
     True
     """
-    options: dict[str, Any] = {
-        "max_seconds": max_seconds,
-        "max_memory": max_memory,
-        "progress": progress or verbose > 0,
-    }
+    limits: dict[str, Any] = {"max_seconds": max_seconds, "max_memory": max_memory, "progress": progress or verbose > 0}
     with use_threads(n_jobs):
-        problem = _make_deletion_problem("jackknife", _unwrap_fit(model, tol), X, y, sample_weight)
-        return compute_jackknife(problem, groups, center, width, tol, **options)
+        problem = _make_deletion_problem("jackknife", model, tol, X, y, sample_weight)
+        return compute_jackknife(problem, groups, center, width, tol, **limits)
 
 
-def _unwrap_fit(model: Any, tol: float, criterion: str | None = None) -> Any:
-    """A statsmodels fit as the solution of its problem, if the criterion is meaningful for its weights; anything else unchanged."""
-    if isinstance(model, Problem | Solution) or not is_statsmodels(model):
-        return model
-    fit = adapt_results(model)
-    fit.refuse_information(criterion)
-    return train(fit.problem, tol=tol, start=fit.point)
+def _check_model(
+    function: str,
+    model: Any,
+    tol: float,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    params: Any = None,
+    criterion: str | None = None,
+) -> Any:
+    """The model, checked to come with its data or to hold it: an estimator, a problem, or a solution, also of a fit of statsmodels."""
+    if not isinstance(model, Problem | Solution) and is_statsmodels(model):
+        fit = adapt_results(model)
+        fit.refuse_information(criterion)
+        model = train(fit.problem, tol=tol, start=fit.point)
+    if is_estimator(model) and (X is None or y is None):
+        call = "after(estimator, change, X=X, y=y)" if function == "after" else f"{function}(estimator, X, y)"
+        raise ValueError(
+            f"an estimator does not keep its data; got no X or no y for {type(model).__name__}. Call glru.{call}."
+        )
+    given = {"X": X, "y": y, "sample_weight": sample_weight, "params": params}
+    names = [name for name, value in given.items() if value is not None]
+    if names and isinstance(model, Problem | Solution):
+        raise TypeError(
+            f"a {type(model).__name__} holds its data; glru.{function} also got {', '.join(names)}. "
+            f"Leave {'it' if len(names) == 1 else 'them'} out, and give options by name."
+        )
+    return model
 
 
-def _make_deletion_problem(function: str, model: Any, X: Any, y: Any, sample_weight: Any) -> Any:
+def _make_deletion_problem(function: str, model: Any, tol: float, X: Any, y: Any, sample_weight: Any) -> Any:
     """The one problem of a model whose rows are left out."""
+    model = _check_model(function, model, tol, X, y, sample_weight)
     if not is_estimator(model):
-        _refuse_data(function, model, X, y, sample_weight)
         return model
-    _require_data(function, model, X, y)
     adapted = adapt(model, X, y, sample_weight)
     if adapted.shifts is not None:
         raise ValueError(
@@ -1030,25 +1014,6 @@ def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> ModelC
     return certify_estimator(estimator, X, y, sample_weight)
 
 
-def _require_data(function: str, estimator: Any, X: Any, y: Any) -> None:
-    if X is None or y is None:
-        raise ValueError(
-            f"an estimator does not keep its data; got no X or no y for {type(estimator).__name__}. "
-            f"Call glru.{function}(estimator, X, y)."
-        )
-
-
-def _refuse_data(function: str, model: Any, X: Any, y: Any, sample_weight: Any, params: Any = None) -> None:
-    """Refuse data together with a problem or a solution, which already hold theirs."""
-    given = {"X": X, "y": y, "sample_weight": sample_weight, "params": params}
-    names = [name for name, value in given.items() if value is not None]
-    if names and isinstance(model, Problem | Solution):
-        raise TypeError(
-            f"a {type(model).__name__} holds its data; glru.{function} also got {', '.join(names)}. "
-            f"Leave {'it' if len(names) == 1 else 'them'} out, and give options by name."
-        )
-
-
 def _refuse(where: str, **options: Any) -> None:
     for name, value in options.items():
         if value is not None:
@@ -1063,11 +1028,18 @@ def _require_estimator(function: str, model: Any) -> None:
         )
 
 
-def _fit_params(estimator: Any, sample_weight: Any, params: dict[str, Any] | None) -> tuple[Any, dict[str, Any] | None]:
-    """The sample weights of a model, given as such or in ``params``, and the fit parameters of the steps before it."""
-    if not params:
-        return sample_weight, None
-    weight, others = split_params(estimator, params)
+def _make_validation(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    cv: Any,
+    groups: Any,
+    sample_weight: Any,
+    params: dict[str, Any] | None,
+    *how: Any,
+) -> Validation:
+    """What is asked of an estimator's splits; ``params`` may hold the weights of its rows, and parameters of the steps before it."""
+    weight, others = split_params(estimator, params) if params else (None, None)
     if sample_weight is not None and weight is not None:
         raise ValueError(f"give sample_weight or params={{{name_weight(estimator)!r}: ...}}, not both.")
-    return sample_weight if weight is None else weight, others
+    return Validation(estimator, X, y, cv, groups, sample_weight if weight is None else weight, others, *how)

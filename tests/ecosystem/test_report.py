@@ -9,7 +9,7 @@ import pytest
 
 import glru
 from glru.report import Provenance, after_page, loocv_page, path_page, stepwise_page
-from glru.report.page import Axis, Mark, draw_band, fit_axis, format_interval, format_number, format_tick
+from glru.report.frame import Axis, Mark, draw_band, fit_axis, format_interval, format_number, format_tick
 from tests.cases import make, with_open_rows
 from tests.cli.running import glru_command
 from tests.ecosystem.browser import chromium

@@ -21,10 +21,9 @@ from glru import datasets
 from glru._options import OutOfTime, check_options
 from glru.cli import inputs, output
 from glru.cli.check import certify, verify
+from glru.cli.choose import select, tune
 from glru.cli.loocv import loocv
 from glru.cli.output import BAD_INPUT, INTERRUPTED, TIME_IS_UP, list_versions, write_log
-from glru.cli.select import select
-from glru.cli.tune import tune
 from glru.cli.whatif import whatif
 
 GRACE = 1.2, 2.0

@@ -17,8 +17,8 @@ from glru.cli.output import TIME_IS_UP, show_progress
 from glru.model_selection.checkpoint import Checkpoint as Store
 from glru.model_selection.loocv import ensure_trained
 from glru.report import loocv_page
+from glru.report.frame import format_count, format_interval
 from glru.report.loocv import STAGE_NAMES, describe_open
-from glru.report.page import format_count, format_interval
 from glru.report.quality import (
     auc_caveat,
     coefficients_section,

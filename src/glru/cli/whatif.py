@@ -21,7 +21,7 @@ from glru.linalg import Array, RawMatrix
 from glru.model_selection.checkpoint import Checkpoint as Store
 from glru.model_selection.loocv import ensure_trained
 from glru.report import after_page
-from glru.report.page import format_count, format_interval, format_move
+from glru.report.frame import format_count, format_interval, format_move
 from glru.report.quality import name_metric
 from glru.solvers import train
 

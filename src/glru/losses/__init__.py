@@ -1,10 +1,9 @@
 """Convex losses of a score, each with its conjugate and its Fenchel-Young value."""
 
 from glru.losses.base import Loss, WithOffset, join_targets
-from glru.losses.hinges import Hinge, ProximalHinge, SmoothedHinge, SquaredHinge
 from glru.losses.log_link import CUT_OFF, Gamma, NegativeBinomial, Poisson, Tweedie
 from glru.losses.logistic import Binomial, Logistic, Multinomial
-from glru.losses.regression import Huber, Squared
+from glru.losses.quadratic import Hinge, Huber, ProximalHinge, SmoothedHinge, Squared, SquaredHinge
 
 LOSSES: dict[str, type[Loss]] = {
     "logistic": Logistic,

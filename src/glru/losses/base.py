@@ -211,6 +211,16 @@ TARGETS = np.dtype([("y", np.float64), ("offset", np.float64)])
 """Targets with their offsets: what is done to rows is done to both, and arithmetic on them is an error."""
 
 
+def _inherited(name: str) -> Any:
+    """A property that is the loss's own."""
+    return property(lambda self: getattr(self.loss, name))
+
+
+def _shifted(name: str) -> Any:
+    """A method that is the loss's own at the score plus the offset."""
+    return lambda self, y, z, *rest: getattr(self.loss, name)(y["y"], z + y["offset"], *rest)
+
+
 @final
 @dataclass(frozen=True)
 class WithOffset(Loss):
@@ -222,28 +232,17 @@ class WithOffset(Loss):
     task: ClassVar[Task] = "regression"
     loss: Loss  # the loss of the shifted score
 
+    link, smoothness, self_concordance = _inherited("link"), _inherited("smoothness"), _inherited("self_concordance")
+    fourth_constant, score_noise = _inherited("fourth_constant"), _inherited("score_noise")
+    value, derivative, curvature = _shifted("value"), _shifted("derivative"), _shifted("curvature")
+    third_derivative, expand, fenchel_young = (
+        _shifted("third_derivative"),
+        _shifted("expand"),
+        _shifted("fenchel_young"),
+    )
+
     def __repr__(self) -> str:
         return repr(self.loss)
-
-    @property
-    def link(self) -> Link:
-        return self.loss.link
-
-    @property
-    def smoothness(self) -> float:
-        return self.loss.smoothness
-
-    @property
-    def self_concordance(self) -> float | None:
-        return self.loss.self_concordance
-
-    @property
-    def fourth_constant(self) -> float | None:
-        return self.loss.fourth_constant
-
-    @property
-    def score_noise(self) -> float:
-        return self.loss.score_noise
 
     def check_targets(self, y: Array) -> None:
         self.loss.check_targets(y)
@@ -256,29 +255,11 @@ class WithOffset(Loss):
         size: Array = self.loss.target_size(y["y"]) + np.abs(y["offset"])
         return size
 
-    def value(self, y: Any, z: ArrayLike) -> Array:
-        return self.loss.value(y["y"], z + y["offset"])
-
-    def derivative(self, y: Any, z: ArrayLike) -> tuple[Array, Array]:
-        return self.loss.derivative(y["y"], z + y["offset"])
-
-    def curvature(self, y: Any, z: ArrayLike) -> Array:
-        return self.loss.curvature(y["y"], z + y["offset"])
-
-    def third_derivative(self, y: Any, z: ArrayLike) -> Array:
-        return self.loss.third_derivative(y["y"], z + y["offset"])
-
-    def expand(self, y: Any, z: ArrayLike) -> tuple[Array, Array, Array]:
-        return self.loss.expand(y["y"], z + y["offset"])
-
     def conjugate(self, y: Any, g: ArrayLike) -> Array:
         return self.loss.conjugate(y["y"], g) - g * y["offset"]
 
     def derivative_range(self, y: Any) -> tuple[Array, Array]:
         return self.loss.derivative_range(y["y"])
-
-    def fenchel_young(self, y: Any, z: ArrayLike, g: ArrayLike) -> Array:
-        return self.loss.fenchel_young(y["y"], z + y["offset"], g)
 
 
 def join_targets(y: Array, offset: Array) -> NDArray[Any]:

@@ -13,7 +13,7 @@ from glru.display.scores import find_usual_range, format_counts, middle, rank_le
 from glru.linalg import Array
 from glru.losses import Logistic
 from glru.model_selection import LOOCVResult
-from glru.report.page import (
+from glru.report.frame import (
     Axis,
     Cell,
     Mark,

@@ -8,7 +8,7 @@ from scipy.stats import binomtest
 
 from glru.linalg import Array
 from glru.model_selection import LOOCVResult
-from glru.report.page import (
+from glru.report.frame import (
     Axis,
     Cell,
     Mark,

@@ -7,10 +7,10 @@ user's may do anything with the estimator it is given, so it gets one that was f
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -205,14 +205,7 @@ def _warn_of_failures(scores: Array, found: HeldOut) -> Array:
 
 
 def score_refits(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    scorers: dict[str, Any],
-    splits: list[tuple[Rows, Rows]],
-    params: dict[str, Any],
-    error_score: ErrorScore,
-    progress: bool | Report = False,
+    asked: "Validation", scorers: dict[str, Any], splits: list[tuple[Rows, Rows]], error_score: ErrorScore
 ) -> tuple[dict[str, Array], Array, Array]:
     """One score per split by user-defined scorers, which get the estimator fitted to the split's train rows.
 
@@ -220,10 +213,13 @@ def score_refits(
     """
     from sklearn.base import clone
 
+    estimator, X, y, params = asked.estimator, asked.X, asked.y, dict(asked.params or {})
+    if asked.sample_weight is not None:
+        params[name_weight(estimator)] = np.asarray(asked.sample_weight)
     _refuse_weights_of_one_vs_rest(estimator, params)
     found: list[dict[str, float]] = []
     seconds = np.empty((2, len(splits)))
-    with reporter(progress) as report:
+    with reporter(asked.progress) as report:
         for done, (train, test) in enumerate(splits):
             begin = time.perf_counter()
             options = restrict_params(params, count_rows(X), train)
@@ -393,26 +389,44 @@ def _make_problem_of_split(adapted: Adapted, splits: list[Split], k: int) -> tup
     return fold.problems[0], fold.test
 
 
+@final
+@dataclass(frozen=True)
+class Validation:
+    """An estimator, its data, how the rows are split, and how closely scores have to be known."""
+
+    estimator: Any
+    X: Any
+    y: Any
+    cv: Any
+    groups: Any
+    sample_weight: Any
+    params: dict[str, Any] | None  # parameters of ``fit`` of the steps in front of the model
+    width: Width
+    tol: float
+    progress: bool | Report
+
+    def adapt(self) -> Adapted:
+        """The problems of the estimator."""
+        return adapt(self.estimator, self.X, self.y, self.sample_weight, params=self.params)
+
+    def hold_out(self, adapted: Adapted, method: Method, tight: bool = False) -> HeldOut:
+        """Held-out scores as tight as a method needs them; ``tight``: also as metrics of scores need them."""
+        width = None if isinstance(self.width, str) else self.width
+        aim = choose_default_aim(adapted) if width is None else None
+        if method == "predict" and adapted.classes is not None:
+            return decide_held_out(
+                adapted, self.cv, self.groups, width, self.tol, self.progress, aim if tight else None
+            )
+        width = width or choose_default_width(adapted)
+        return bound_held_out(adapted, self.cv, self.groups, width, self.tol, self.progress, aim=aim)
+
+
 @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
-def predict_splits(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    cv: Any = None,
-    groups: Any = None,
-    method: Method = "predict",
-    sample_weight: Any = None,
-    width: Width = None,
-    tol: float = 1e-6,
-    progress: bool | Report = False,
-    params: dict[str, Any] | None = None,
-    return_result: bool = False,
-) -> NDArray[Any] | CrossValResult:
+def predict_splits(asked: Validation, method: Method, return_result: bool = False) -> NDArray[Any] | CrossValResult:
     """Held-out predictions of an estimator; see :func:`glru.cross_val_predict`."""
-    adapted = adapt(estimator, X, y, sample_weight, params=params)
+    adapted = asked.adapt()
     _check_method(adapted, method)
-    tight = return_result and width is None
-    found = _hold_out(adapted, method, cv, groups, None if isinstance(width, str) else width, tol, progress, tight)
+    found = asked.hold_out(adapted, method, return_result and asked.width is None)
     if return_result:
         return _make_result(found)
     n_rows = adapted.targets.y.size
@@ -431,7 +445,7 @@ def predict_splits(
             f"{rows.size} of {n_rows} held-out predictions are not proven, the first that of row {rows[0]}, and masked in "
             f"the array that is returned: {found.reason}"
         )
-    return move_like(values, X)
+    return move_like(values, asked.X)
 
 
 def _make_result(found: HeldOut) -> CrossValResult:
@@ -464,49 +478,33 @@ def _warn_of_refits(found: HeldOut) -> None:
 
 @np.errstate(all="ignore")
 def validate_splits(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    cv: Any = None,
-    groups: Any = None,
-    scoring: Any = None,
-    sample_weight: Any = None,
-    width: float | None = None,
-    tol: float = 1e-6,
-    progress: bool | Report = False,
-    params: dict[str, Any] | None = None,
-    error_score: ErrorScore = np.nan,
-    return_indices: bool = False,
+    asked: Validation, scoring: Any, error_score: ErrorScore, return_indices: bool = False
 ) -> dict[str, Any]:
     """Times and scores of every split; see :func:`glru.cross_validate`."""
-    adapted = adapt(estimator, X, y, sample_weight, params=params)
-    classification = adapted.classes is not None
+    adapted = asked.adapt()
     if scoring is None and adapted.problems[0].loss.link == "log":
         scoring = deviance_scorer(adapted.problems[0].loss)
-    scorers = check_scorers(scoring, classification)
+    scorers = check_scorers(scoring, adapted.classes is not None)
     proven = {name: scorer for name, scorer in scorers.items() if scorer is None or sees_predictions_only(scorer)}
-    if isinstance(cv, Iterator):
-        cv = list(cv)
+    if isinstance(asked.cv, Iterator):
+        asked = replace(asked, cv=list(asked.cv))
     result: dict[str, Any] = {"fit_time": 0.0, "score_time": 0.0}
     splits: list[tuple[Rows, Rows]] = []
     if proven:
         begin = time.perf_counter()
         method: Method = "predict" if all(map(sees_labels_only, proven.values())) else "decision_function"
-        found = _hold_out(adapted, method, cv, groups, width, tol, progress)
+        found = asked.hold_out(adapted, method)
         _warn_of_refits(found)
         splits = add_train_rows(adapted, found.splits)
         result["fit_time"] = np.full(len(splits), (time.perf_counter() - begin) / len(splits))
         for name, scorer in proven.items():
             said = str(scoring or "r2") if isinstance(scoring, str | None) else f"the metric {name!r}"
-            result[f"test_{name}"], seconds = score_folds(found, X, y, said, scorer, error_score)
+            result[f"test_{name}"], seconds = score_folds(found, asked.X, asked.y, said, scorer, error_score)
             result["score_time"] = result["score_time"] + seconds
     if len(proven) < len(scorers):
         others = {name: scorer for name, scorer in scorers.items() if name not in proven}
-        weights = {} if sample_weight is None else {name_weight(estimator): np.asarray(sample_weight)}
-        splits = splits or list_splits(adapted, cv, groups)
-        values, fit_time, score_time = score_refits(
-            estimator, X, y, others, splits, {**(params or {}), **weights}, error_score, progress
-        )
+        splits = splits or list_splits(adapted, asked.cv, asked.groups)
+        values, fit_time, score_time = score_refits(asked, others, splits, error_score)
         result["fit_time"], result["score_time"] = result["fit_time"] + fit_time, result["score_time"] + score_time
         result |= {f"test_{name}": value for name, value in values.items()}
     if return_indices:
@@ -530,23 +528,6 @@ def predict_held_out(found: HeldOut, method: Method) -> NDArray[Any]:
         return likely
     unknown = np.asarray(np.ma.getmaskarray(scores).reshape(scores.shape[0], -1).any(axis=1))
     return np.ma.masked_array(likely, mask=np.broadcast_to(unknown[:, None], likely.shape))
-
-
-def _hold_out(
-    adapted: Adapted,
-    method: Method,
-    cv: Any,
-    groups: Any,
-    width: float | None,
-    tol: float,
-    progress: bool | Report,
-    tight: bool = False,
-) -> HeldOut:
-    """Held-out scores as tight as a method needs them; ``tight``: also as metrics of scores need them."""
-    aim = choose_default_aim(adapted) if width is None else None
-    if method == "predict" and adapted.classes is not None:
-        return decide_held_out(adapted, cv, groups, width, tol, progress, aim if tight else None)
-    return bound_held_out(adapted, cv, groups, width or choose_default_width(adapted), tol, progress, aim=aim)
 
 
 def _check_method(adapted: Adapted, method: str) -> None:

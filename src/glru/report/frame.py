@@ -1,4 +1,4 @@
-"""The HTML frame of a report: summary, sections, tables, and how to repeat the run. All text is escaped here."""
+"""The HTML frame of a report: summary, sections, tables, plots as inline SVG, numbers as text. All text is escaped here."""
 
 import math
 from collections.abc import Sequence
