@@ -1,14 +1,15 @@
-"""``python -m benchmarks [NAME ...]``: run all benchmarks, or those named; ``zoo`` takes options."""
+"""``python -m benchmarks [NAME ...]``: run all benchmarks, or those named; ``zoo`` and ``folds`` take options."""
 
 import importlib
 import sys
 
-from benchmarks import zoo
+from benchmarks import folds, zoo
 from benchmarks.data import folder
 from benchmarks.timing import machine
 
 NAMES = [
     "zoo",
+    "folds",
     "loocv",
     "wide",
     "stepwise",
@@ -27,10 +28,11 @@ NEEDS_DATA = {"tightness"}
 
 def main() -> None:
     """Run the benchmarks named on the command line, or all of them."""
-    if sys.argv[1:2] == ["zoo"]:
-        print(machine())
-        zoo.run(sys.argv[2:])
-        return
+    for module in (zoo, folds):
+        if sys.argv[1:2] == [module.__name__.rpartition(".")[2]]:
+            print(machine())
+            module.run(sys.argv[2:])
+            return
     names = sys.argv[1:] or NAMES
     unknown = [name for name in names if name not in NAMES]
     if unknown:

@@ -10,7 +10,7 @@ from glru.datasets.catalogue import find_data_folder as folder
 from paper import sources
 from paper.normalization import normalize
 
-__all__ = ["SHAPES", "folder", "load", "load_or_generate"]
+__all__ = ["SHAPES", "folder", "labels", "load", "load_or_generate"]
 
 
 @cache
@@ -20,19 +20,20 @@ def load(name: str, normalisation: str):
     return normalize(X, normalisation), y
 
 
-def _labels(z, rng, noise=0.5):
+def labels(z, rng, noise=0.5):
+    """Signs of noisy scores, one half of each."""
     return np.where(z + noise * np.std(z) * rng.standard_normal(z.size) > np.median(z), 1.0, -1.0)
 
 
 def _normal(rng, n, d):
     X = rng.standard_normal((n, d))
-    return X, _labels(X @ rng.standard_normal(d), rng)
+    return X, labels(X @ rng.standard_normal(d), rng)
 
 
 def _log_normal(rng, n, d, numbers=False):
     X = np.exp(2.0 * rng.standard_normal((n, d)))
     z = np.log(X[:, :10]).sum(axis=1)
-    return X, z + rng.standard_normal(n) if numbers else _labels(z, rng)
+    return X, z + rng.standard_normal(n) if numbers else labels(z, rng)
 
 
 def _huge_margins(rng):
@@ -43,7 +44,7 @@ def _huge_margins(rng):
 
 def _outliers(rng):
     X = rng.standard_cauchy((500, 10))
-    return X, _labels(np.tanh(X).sum(axis=1), rng)
+    return X, labels(np.tanh(X).sum(axis=1), rng)
 
 
 def _duplicates(rng):
@@ -53,7 +54,7 @@ def _duplicates(rng):
 
 def _rare(rng):
     X = (rng.random((2000, 60)) < 0.003).astype(np.float64)
-    return X, _labels(X @ rng.standard_normal(60) + 0.1 * rng.standard_normal(2000), rng)
+    return X, labels(X @ rng.standard_normal(60) + 0.1 * rng.standard_normal(2000), rng)
 
 
 def _units(rng, numbers=False):
@@ -74,7 +75,7 @@ def _text(rng):
     words = (words + rng.integers(0, d, size=(n, 60)) * (rng.random((n, 60)) < 0.5)) % d
     X = sp.csr_array((np.ones(words.size), (np.repeat(np.arange(n), 60), words.ravel())), shape=(n, d))
     X.sum_duplicates()
-    return X, _labels(X @ rng.standard_normal(d), rng)
+    return X, labels(X @ rng.standard_normal(d), rng)
 
 
 SHAPES = {

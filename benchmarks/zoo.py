@@ -277,7 +277,7 @@ def turns(*steps, limit: float, repeats: int = 7, enough: float = 1.5) -> list[f
     return best
 
 
-def _stop(*_) -> None:
+def stop(*_) -> None:
     raise TimeoutError
 
 
@@ -289,7 +289,7 @@ def show(value: float, sign: str = "") -> str:
 def work() -> None:
     """Answer questions that come line by line, in a process of its own."""
     warnings.simplefilter("ignore")
-    signal.signal(signal.SIGALRM, _stop)
+    signal.signal(signal.SIGALRM, stop)
     asked, line = None, None
     for text in sys.stdin:
         key, limit, what, known = json.loads(text)

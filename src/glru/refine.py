@@ -869,7 +869,7 @@ def _bound_chords_in_turn(
     size = problems[0].n_columns + int(free)
     model = np.zeros(size) if start is None else np.append(start.coef, [start.intercept] * int(free))
     work = ChordFolds(rows, folds, tests, decided)
-    work.start(model, known=start is not None)
+    work.start(model, start is not None, 1.0 if len(problems) == 1 else SPARED, budget)
     if len(problems) == 1:
         work.finish([0], budget)
     still = work.is_open()
@@ -893,11 +893,11 @@ def _finish_chords(
     others: Sequence[int] = (),
 ) -> tuple[Bounds, str]:
     """Closer bounds of a fold: by the chord steps of all folds of its penalty, and of others, then alone."""
-    work.finish([int(work.penalty_of[k]), *others], budget)
+    work.finish([k // work.n_folds], budget)
     bounds = work.bounds(k)
     if np.all(is_decided(*bounds, width)):
         return bounds, "newton"
-    model = work.rows.unpack(work.models[k])
+    model = work.model(k)
     if not np.all(np.isfinite(model)):
         model = np.zeros(model.size)
     point = Point(model[: problem.n_columns], float(model[-1]) if problem.fit_intercept else 0.0)

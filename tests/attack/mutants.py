@@ -497,12 +497,15 @@ MUTANTS: dict[str, Mutant] = {
         "glru.refine:quadratic_hessians", result(lambda found: [100.0 * hessian for hessian in found]), FOLDS
     ),
     "tenth-of-the-radius-of-chord-steps": Mutant(
-        "glru.updates.chord_folds:ChordFolds._prove", inside(step_radii=scaled(0.1)), FOLDS
+        "glru.updates.chord_folds:PenaltyFolds._prove", inside(step_radii=scaled(0.1)), FOLDS
     ),
     "curvatures-of-chord-steps-that-do-not-move": Mutant(
         "glru.updates.chord_folds:FoldRows.at", result(lambda found: (*found[:2], 0.0 * found[2])), FOLDS
     ),
-    "tenth-of-the-norms-of-chord-steps": Mutant("glru.updates.chord_folds:ChordFolds._growth", scaled(0.1), FOLDS),
+    "half-of-the-radius-without-long-rows": Mutant(
+        "glru.updates.chord_folds:PenaltyFolds._bound_without_long", scaled(0.5), FOLDS
+    ),
+    "tenth-of-the-norms-of-chord-steps": Mutant("glru.updates.chord_folds:compute_growth", scaled(0.1), FOLDS),
     "gradients-of-chord-steps-taken-as-exact": Mutant("glru.updates.chord_folds:FoldRows.errors", scaled(0.0), FOLDS),
     "curvatures-that-do-not-move": Mutant("glru.updates.row_models:RowModels.exponent", scaled(0.0), FAMILIES),
     "tenth-of-the-radius-of-quick-rows": Mutant(

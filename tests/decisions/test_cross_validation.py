@@ -256,12 +256,42 @@ def test_chord_steps_against_exact_folds(kind, fit_intercept):
     for distance in (0.0, 1e-6, 1e-3, 0.1, 1.0):
         folds = ChordFolds(rows, [problems], tests, never)
         folds.start(middle + distance * np.abs(middle) * rng.normal(size=middle.size), known=True)
-        assert not exact.outside(scores, folds.lower, folds.upper)
+        assert not exact.outside(scores, *chord_bounds(folds))
         folds.finish([0])
-        assert not exact.outside(scores, folds.lower, folds.upper)
-        proven.append((folds.upper - folds.lower).max())
+        lower, upper = chord_bounds(folds)
+        assert not exact.outside(scores, lower, upper)
+        proven.append((upper - lower).max())
     # Without an intercept shifted columns nearly cancel; a row that outweighs all others leaves the local certificate nothing.
     assert min(proven) <= {"huge row": np.inf, "shifted": 1e-4}.get(kind, 1e-6)
+
+
+def chord_bounds(folds):
+    """The bounds under all penalties, one after the other."""
+    return [np.concatenate([getattr(one, end) for one in folds.penalties]) for end in ("lower", "upper")]
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_chord_steps_without_long_rows(fit_intercept, monkeypatch):
+    """Rows of huge norms that carry little curvature are left out of the metrics: the bounds hold exact scores, and are as wide as they need be."""
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(120, 2))
+    y = np.where(X[:, 0] + 0.7 * rng.normal(size=120) > 0.0, 1.0, -1.0)
+    X[::60], y[::60] = [[40.0, 30.0], [-50.0, 20.0]], [1.0, -1.0]
+    problem = glru.Problem(X, y, penalty=glru.L2(0.01), fit_intercept=fit_intercept)
+    tests = [np.arange(k, 120, 4) for k in range(4)]
+    problems = [problem.derive(sample_weight=(~np.isin(np.arange(120), test)).astype(float)) for test in tests]
+    scores = np.concatenate([truth.retrained(one).scores(X[test]) for one, test in zip(problems, tests, strict=True)])
+    rows = FoldRows.of(problem, problems, tests)
+    # Nothing but the bound without long rows proves anything.
+    monkeypatch.setattr("glru.updates.chord_folds.step_radii", lambda largest, nu, rho, eta: np.full(nu.shape, np.inf))
+    folds = ChordFolds(rows, [problems], tests, never)
+    folds.start(np.zeros(2 + fit_intercept))
+    assert folds.penalties[0].base.members.size > 0
+    assert not exact.outside(scores, *chord_bounds(folds))
+    folds.finish([0])
+    lower, upper = chord_bounds(folds)
+    assert not exact.outside(scores, lower, upper)
+    assert np.max(upper - lower) < 1e-6
 
 
 def test_chord_steps_of_targets_that_no_column_explains():
@@ -278,8 +308,9 @@ def test_chord_steps_of_targets_that_no_column_explains():
     folds.finish([0])
     optima = [truth.retrained(one) for one in problems]
     scores = np.concatenate([best.scores(X[test]) for best, test in zip(optima, tests, strict=True)])
-    assert not exact.outside(scores, folds.lower, folds.upper)
-    assert np.max(folds.upper - folds.lower) < 1e-3
+    lower, upper = chord_bounds(folds)
+    assert not exact.outside(scores, lower, upper)
+    assert np.max(upper - lower) < 1e-3
 
 
 def test_chord_steps_of_several_penalties():
@@ -300,9 +331,10 @@ def test_chord_steps_of_several_penalties():
         work.start(np.zeros(problem.n_columns + 1))
         for penalties in rounds:
             work.finish(penalties)
-            assert not exact.outside(np.concatenate(scores), work.lower, work.upper)
+            lower, upper = chord_bounds(work)
+            assert not exact.outside(np.concatenate(scores), lower, upper)
         assert not work.is_open().any()
-        assert np.all(work.upper - work.lower <= 1e-8)
+        assert np.all(upper - lower <= 1e-8)
 
 
 def test_blocks_of_folds_have_equal_shares():

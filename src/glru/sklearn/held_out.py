@@ -434,6 +434,9 @@ def bound_held_out_grid(
             left = [int(place) for place in np.flatnonzero(may_win) if any(found[place].closer)]
             if not left:
                 break
+            # The one that looks best first: it may rule out all others.
+            if any(found[best].closer):
+                left = [best]
             # Penalties are stepped together: all that may win are.
             for place in left:
                 found[place].finish(left)

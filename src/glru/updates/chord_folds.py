@@ -14,6 +14,12 @@ and scores move by at most :math:`\tau / M` from there to the optimum (the local
 
 From the common model that takes no pass over the rows for each fold. Folds that it leaves open are evaluated where they stand, together, and step on. A fold whose steps
 gain little takes the curvatures of its own model.
+
+Rows of huge norms, which hardly have any curvature, would leave such a radius infinite for long. Without rows that carry a share :math:`\beta` of the metric
+(:mod:`glru.updates.columns.one_step`) the local certificate gives :math:`\|w^* - w\|_{M_k} \le r` by :math:`V_k^\top \bar H V_k \succeq (\nu / r) I`. The eigenvalues of
+its inverse are then between 0 and :math:`r / \nu`, so that a step of the length :math:`r / 2 \nu` ends within half that radius:
+
+.. math:: \|w^* - w - \tfrac{r}{2 \nu} \delta\|_{M_k} = \|(\tfrac{r}{2 \nu} I - (V_k^\top \bar H V_k)^{-1}) V_k^\top g\| \le r / 2 .
 """
 
 from collections.abc import Callable, Sequence
@@ -29,6 +35,7 @@ from glru._options import UNLIMITED, Budget
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.linalg import FEW, TINY, Array, gamma, powers_of_two
 from glru.problem import Problem
+from glru.regions.local import local_radius
 
 Rows = NDArray[np.intp]
 Decided = Callable[[Array, Array], NDArray[np.bool_]]
@@ -48,8 +55,14 @@ CLOSE = 0.5
 CHUNK = 1 << 15
 """Scores that are worked on at a time, so that what is made of them stays in the cache."""
 
-SHARES = (0.1, 1e-2, 1e-3, 1e-5, 1e-8)
-"""What radii may have to be reduced to."""
+SHARES, MOST_LOOKED = (0.1, 1e-2, 1e-3, 1e-5, 1e-8), 4096
+"""What radii may have to be reduced to, and about how many open rows are looked at for that."""
+
+CHORD, SAME_NORMS = 0.3, 1.1
+"""The logarithm of what curvatures may differ by from those of a common Hessian, and how much larger norms may be at most than known ones that are used instead."""
+
+LONG_ROWS, LOST = 0.01, 0.02
+"""The share of the rows that may be left out of the metrics because they are long, and about the share of the metric that they may carry."""
 
 STEP_CALLS, HESSIAN_CALLS, FLOPS, LOSS = 4e5, 6e4, 15.0, 10.0
 """What the calls of a step of all folds and of a Hessian cost beside their arithmetic, in nanoseconds; operations of products in a nanosecond, and
@@ -297,13 +310,15 @@ class FoldRows:
         """The losses' Hessian of one fold at scores of its own."""
         return self.gram(self.weights[fold] * self.loss.curvature(self.y, scores), slice(0, self.n_rows))
 
-    def at(self, models: Array, columns: Rows, references: Sequence[Array]) -> tuple[Array, Array, Array]:
-        """Losses' gradients at some models, each of a fold, sums of squared slopes, and the farthest score from a reference.
+    def at(
+        self, models: Array, columns: Rows, references: Sequence[Array], long: NDArray[np.bool_] | None = None
+    ) -> tuple[Array, Array, Array]:
+        """Losses' gradients at some models, each of a fold, sums of squared slopes, and the farthest scores from a reference: of all rows, and of those that are not long.
 
         ``columns``: the folds; ``references``: scores of all rows for each of the models.
         """
         count = columns.size
-        gradients, squares, farthest = np.zeros((count, self.size)), np.zeros(count), np.zeros(count)
+        gradients, squares, farthest = np.zeros((count, self.size)), np.zeros(count), np.zeros((2, count))
         every = np.array_equal(columns, np.arange(self.weights.shape[0]))
         height = max(64, CHUNK // count)
         for start in range(0, self.n_rows, height):
@@ -316,11 +331,14 @@ class FoldRows:
                 mine -= reference[part]
             np.abs(scores, out=scores)
             scores *= weights > 0.0
-            np.maximum(farthest, scores.max(axis=1), out=farthest)
+            np.maximum(farthest[0], scores.max(axis=1), out=farthest[0])
+            if long is not None:
+                scores *= ~long[part]
+                np.maximum(farthest[1], scores.max(axis=1), out=farthest[1])
             weighted = slopes * weights
             squares += np.einsum("ki,ki->k", weighted, slopes)
             gradients += weighted @ rows
-        return gradients, squares, farthest
+        return gradients, squares, farthest if long is not None else farthest[[0, 0]]
 
     def errors(self, models: Array, squares: Array, strengths: Array) -> Array:
         """At least the errors of gradients at some models, entry by entry."""
@@ -333,149 +351,432 @@ class FoldRows:
 
 
 @final
-class ChordFolds:
-    """The models of all folds under some penalties, and what is proven about the rows that they are asked about.
+@dataclass(frozen=True, eq=False)
+class Norms:
+    """Norms of all rows in a metric.
 
-    Models are numbered penalty by penalty, and those of a penalty fold by fold.
+    Attributes
+    ----------
+    hessian, eta : array, float
+        The Hessian, and what the eigenvalues of the exact one differ by from 1 in its metric.
+    norms, largest : array of shape (n_rows,), pair of float
+        At least the norms, the largest of them, and the largest one of a row that is not long.
+    long, members : array of bool and of int
+        Rows of large norms that carry little of the metric; None where there is none.
+    """
+
+    hessian: Array
+    eta: float
+    norms: Array
+    largest: Array
+    long: NDArray[np.bool_] | None
+    members: Rows
+
+    @classmethod
+    def of(cls, rows: FoldRows, hessian: Array, metric: Metrics, reference: Array) -> "Norms":
+        """The norms in the one metric given, of a Hessian at some scores."""
+        solved = rows.data @ metric.roots[0]
+        norms = np.sqrt(np.einsum("ij,ij->i", solved, solved))
+        norms *= 1.0 + metric.theta[0] + gamma(rows.size + 16)
+        norms += TINY
+        # The longest rows, as far as they carry little.
+        n_most = min(max(8, int(LONG_ROWS * rows.n_rows)), rows.n_rows)
+        most = np.argpartition(norms, rows.n_rows - n_most)[-n_most:]
+        most = most[np.argsort(-norms[most])]
+        shares = rows.common[most] * rows.loss.curvature(rows.y[most], reference[most]) * np.square(norms[most])
+        members = most[: int(np.searchsorted(np.cumsum(shares), LOST))]
+        long = np.zeros(rows.n_rows, dtype=np.bool_)
+        long[members] = True
+        largest = np.array([norms.max(), norms.max(where=~long, initial=0.0)]) * (1.0 + FEW)
+        useful = largest[1] < 0.9 * largest[0]
+        return cls(
+            hessian, float(metric.eta[0]), norms, largest, long if useful else None, members[: None if useful else 0]
+        )
+
+
+def compute_growth(metrics: Metrics, known: Norms) -> Array:
+    """By what factor norms in some metrics are larger at most than some that are known."""
+    size, roots = metrics.roots.shape[-1], metrics.roots
+    forms = roots.transpose(0, 2, 1) @ (known.hessian @ roots)
+    forms[:, np.arange(size), np.arange(size)] -= 1.0
+    rounded = 1.0 + gamma(size * size + 16)
+    whole = np.einsum("kij,kij->k", forms, forms) * rounded
+    # No eigenvalue of E is above the root of |E^2|_F.
+    squares = forms @ forms
+    least = np.sqrt(np.einsum("kij,kij->k", squares, squares)) * rounded + gamma(2 * size + 16) * whole
+    scaled = np.einsum("ki,ii->k", np.square(metrics.scales), known.hessian)
+    slack = gamma(2 * size + 32) * scaled * metrics.inverse_norms**2
+    largest = 1.0 + (np.sqrt(least) + slack) * (1.0 + FEW)
+    return np.sqrt(largest / max(1.0 - known.eta, 0.0)) * (1.0 + FEW)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Common:
+    """The common model of the folds under a penalty.
+
+    Attributes
+    ----------
+    model, scores : array
+        The model and the scores of all rows.
+    squares, gradients : array
+        Of the blocks, as :meth:`FoldRows.compute_slopes` gives them.
+    reference, grams : array
+        Scores nearby, and the losses' Hessians of the blocks there.
+    """
+
+    model: Array
+    scores: Array
+    squares: Array
+    gradients: Array
+    reference: Array
+    grams: Array
+
+
+@final
+class PenaltyFolds:
+    """The models of all folds under one penalty, and what is proven about the rows that they are asked about.
 
     Attributes
     ----------
     rows : FoldRows
         The rows.
-    models : array of shape (n_models, size)
-        Where the models stand.
+    strengths : array of shape (n_folds, size)
+        Those of the penalty in every fold.
+    models, gradients, squares : array
+        Where the models stand, the gradients and the sums of squared slopes there.
+    references, moved : list of array, array of shape (2, n_folds)
+        The scores at which the curvatures of the metrics were taken, and the farthest score of a model from these, of all rows and of those that are not long.
+    metrics, growth : Metrics, array of shape (n_folds,)
+        The metrics, and by what factor norms are at most larger there than ``norms``.
     lower, upper, left : array
-        What is proven about the rows that the models are asked about, model by model, and the places of those that are open.
+        What is proven about the rows that the models are asked about, and the places of those that are open.
+    """
+
+    metrics: Metrics
+    norms: Array
+
+    def __init__(self, rows: FoldRows, strengths: Array, tests: Sequence[Rows], decided: Decided) -> None:
+        constant = rows.loss.self_concordance
+        assert constant is not None
+        self.rows, self.strengths, self.decided, self.constant = rows, strengths, decided, constant
+        self.count = len(tests)
+        self.owners = np.repeat(np.arange(self.count), [test.size for test in tests])
+        self.places = rows.find_places(tests)
+        self.lower, self.upper = unbounded(self.owners.size)
+        self.left = np.arange(self.owners.size)
+
+    def begin(
+        self, common: Common, offsets: Array, own: "dict[int, tuple[Array, Array]]", known: Norms | None
+    ) -> Norms:
+        """Begin at a common model and an offset for each fold, and prove what the models' first steps do.
+
+        ``own``: the Hessian of the losses at scores of their own, and these, for folds that have it; ``known``: norms under another penalty. Returns the norms that are used.
+        """
+        rows, diagonal = self.rows, np.arange(self.rows.size)
+        means, every = rows.shares.mean(axis=1), np.arange(self.count)
+        hessians = np.concatenate(
+            [np.tensordot(rows.shares.T, common.grams, 1), np.tensordot(means, common.grams, 1)[None]]
+        )
+        self.references = [common.reference] * self.count
+        for fold, (gram, reference) in own.items():
+            hessians[fold], self.references[fold] = gram, reference
+        hessians[:, diagonal, diagonal] += np.concatenate([self.strengths, self.strengths.mean(axis=0)[None]])
+        metrics = Metrics.of(hessians, 2 * rows.n_rows + rows.edges.size + 64)
+        self.metrics, last = metrics.take(slice(0, self.count)), metrics.take(slice(self.count, None))
+        if known is None or not compute_growth(last, known)[0] < SAME_NORMS:
+            known = Norms.of(rows, hessians[-1], last, common.reference)
+        self.base, self.norms = known, known.norms
+        self.growth = compute_growth(self.metrics, known)
+        self.models = common.model + offsets
+        if offsets.any():
+            self.gradients, self.squares, self.moved = rows.at(self.models, every, self.references, known.long)
+        else:
+            self.gradients, self.squares = rows.shares.T @ common.gradients, rows.shares.T @ common.squares
+            self.moved = np.full((2, self.count), np.abs(common.scores - common.reference).max())
+        self.gradients += self.strengths * self.models
+        self.steps, self.ends = np.zeros_like(self.models), self.models.copy()
+        self.nu, self.noise, self.radii = (np.full(self.count, np.inf) for _ in range(3))
+        self._prove(every)
+        return known
+
+    def count_open(self) -> Rows:
+        """How many rows of each fold are not decided."""
+        return np.bincount(self.owners[self.left], minlength=self.count)
+
+    def _prove(self, columns: Rows) -> None:
+        """Make the chord steps of some folds from where they stand, and take in what is proven about their ends."""
+        rows, metrics, constant = self.rows, self.metrics.take(columns), self.constant
+        gradients, models, roots = self.gradients[columns], self.models[columns], metrics.roots
+        ahead = (gradients[:, None] @ roots)[:, 0]
+        steps = -(roots @ ahead[:, :, None])[:, :, 0]
+        errors = rows.errors(models, self.squares[columns], self.strengths[columns])
+        noise = (errors[:, None] @ np.abs(roots))[:, 0]
+        noise = np.sqrt(np.einsum("ki,ki->k", noise, noise)) * (1.0 + gamma(2 * rows.size + 16))
+        eta, theta = metrics.eta, metrics.theta
+        nu = np.sqrt(np.einsum("ki,ki->k", ahead, ahead)) * (1.0 + theta + FEW * rows.size) + noise + TINY
+        off = rows.longest * rows.score_error(models) + 2.0 * rows.noise
+        rho = constant * (off + self.moved[:, columns]) * (1.0 + FEW) + FEW
+        largest, lengths = self._largest(columns), np.ones(columns.size)
+        radii = step_radii(constant * largest[0], nu, rho[0], eta)
+        far = np.flatnonzero(~np.isfinite(radii) & (constant * largest[1] * nu < 1.0))
+        if far.size:
+            within = self._bound_without_long(columns[far], nu[far], rho[1, far], largest[1, far])
+            # So far the steps go, and so near to the optima they end; a longer step has more noise.
+            radii[far], lengths[far] = (
+                0.5 * within * (1.0 + FEW),
+                np.where(within < np.inf, 0.5 * within / nu[far], 1.0),
+            )
+        radii += (noise + 2.0 * theta * nu) * np.maximum(lengths, 1.0)
+        ends = models + lengths[:, None] * steps
+        # Adding the step rounds every entry once; a unit vector has at most the root of the trace in the metric.
+        reach = np.sqrt(rows.size * 4.0) * (1.0 + FEW)
+        scaled = ends / metrics.scales
+        radii += FEW * reach * np.sqrt(np.einsum("ki,ki->k", scaled, scaled))
+        self.steps[columns], self.ends[columns] = steps, ends
+        self.nu[columns], self.noise[columns], self.radii[columns] = nu, noise, radii * (1.0 + FEW)
+        self._take(columns)
+
+    def _bound_without_long(self, columns: Rows, nu: Array, rho: Array, largest: Array) -> Array:
+        """At least the distances of some models from their optima, in metrics without long rows.
+
+        ``nu``, ``rho``, ``largest``: at least the norms of the gradients, the logarithms of what curvatures differ by and the largest norms, the last two of the other rows.
+        """
+        rows, long = self.rows, self.base.members
+        base = np.array([self.references[k][long] for k in columns])
+        shares = rows.weights[columns[:, None], long] * rows.loss.curvature(rows.y[None, long], base)
+        lost = shares @ np.square(self.norms[long]) * np.square(self.growth[columns]) * (1.0 + gamma(long.size + 16))
+        kept = (1.0 - self.metrics.eta[columns] - lost) * (1.0 - FEW) - FEW
+        return local_radius(self.constant, largest, nu / np.where(kept > 0.0, kept, np.nan) * (1.0 + FEW), rho)
+
+    def _largest(self, columns: Rows) -> Array:
+        """At least the largest norms of rows in the metrics of some models: of all rows, and of those that are not long."""
+        found: Array = self.base.largest[:, None] * self.growth[columns] * (1.0 + FEW)
+        return found
+
+    def _find_places(self, asked: Rows) -> "slice | Rows":
+        """Where in the data some of the rows are that models are asked about."""
+        if not isinstance(self.places, slice):
+            return self.places[asked]
+        first = self.places.start
+        if asked.size and asked[-1] - asked[0] + 1 == asked.size:
+            return slice(int(asked[0]) + first, int(asked[-1]) + 1 + first)
+        return asked + first
+
+    def _take(self, columns: Rows) -> None:
+        """Take in what radii around the steps' ends prove of open rows, by the common norms and then by their fold's own."""
+        rows, metrics, ends = self.rows, self.metrics, self.ends
+        asked = np.zeros(self.count, dtype=np.bool_)
+        asked[columns] = np.isfinite(self.radii[columns])
+        known = self.left[asked[self.owners[self.left]]]
+        if not known.size:
+            return
+        errors, wide = rows.score_error(ends), self.radii * self.growth
+        height = min(CHUNK // 2, self.owners.size)
+        for start in range(0, known.size, height):
+            left = known[start : start + height]
+            owners, places = self.owners[left], self._find_places(left)
+            data = rows.data[places]
+            if left.size * 8 > self.owners.size:
+                cuts = np.searchsorted(owners, np.arange(self.count + 1))
+                scores = np.concatenate([data[i:j] @ end for (i, j), end in zip(pairwise(cuts), ends, strict=True)])
+            else:
+                scores = np.einsum("ij,ij->i", data, ends[owners])
+            error = errors[owners] * rows.lengths[places]
+            found = widen(scores, (wide[owners] * self.norms[places] + error) * (1.0 + FEW))
+            near = np.flatnonzero(~self.decided(*found))
+            if 0 < near.size * rows.size <= 4 * rows.n_rows:
+                mine = owners[near]
+                solved = (data[near][:, None] @ metrics.roots[mine])[:, 0]
+                norms = np.sqrt(np.einsum("ij,ij->i", solved, solved)) * (1.0 + metrics.theta[mine] + FEW * rows.size)
+                closer = widen(scores[near], (self.radii[mine] * norms + error[near]) * (1.0 + FEW) + TINY)
+                found[0][near], found[1][near] = intersect((found[0][near], found[1][near]), closer)
+            self.lower[left], self.upper[left] = intersect((self.lower[left], self.upper[left]), found)
+        self.left = self.left[~self.decided(self.lower[self.left], self.upper[self.left])]
+
+    def run(self, own: "dict[int, tuple[Array, Array]]", spared: float, budget: Budget) -> None:
+        """Step on until all but a share of every fold's rows are decided, or no more is to be gained; ``own`` as in :meth:`begin`, for the next penalty."""
+        most: Array = np.floor(spared * np.bincount(self.owners, minlength=self.count))
+        columns = np.arange(self.count)
+        for _ in range(MOST_STEPS):
+            columns = columns[self._goes_on(columns, most)]
+            if not columns.size or budget.spent:
+                return
+            before = self.nu[columns]
+            full = self._advance(columns)
+            self._prove(columns)
+            slow = self._goes_on(columns, most) & (~full | self._renewals_pay(columns, self.nu[columns] / before))
+            if slow.any():
+                self._renew(columns[slow], own)
+                self._prove(columns[slow])
+
+    def _goes_on(self, columns: Rows, most: Array) -> NDArray[np.bool_]:
+        """Which of some models have more open rows than ``most``, and gradients above their rounding."""
+        found: NDArray[np.bool_] = (self.count_open() > most)[columns] & (self.nu > 4.0 * self.noise)[columns]
+        return found & self.metrics.known[columns] & np.isfinite(self.steps[columns]).all(axis=1)
+
+    def _advance(self, columns: Rows) -> NDArray[np.bool_]:
+        """Go to the end of steps, or less far where the objective rises there; which steps were made in full."""
+        rows, begin, steps = self.rows, self.models[columns], self.steps[columns]
+        descent = np.einsum("ki,ki->k", self.gradients[columns], steps)
+        lengths, asked = np.ones(columns.size), np.arange(columns.size)
+        for _ in range(20):
+            mine = columns[asked]
+            models = begin[asked] + lengths[asked, None] * steps[asked]
+            references = [self.references[k] for k in mine]
+            gradients, squares, moved = rows.at(models, mine, references, self.base.long)
+            gradients += self.strengths[mine] * models
+            self.models[mine], self.gradients[mine] = models, gradients
+            self.squares[mine], self.moved[:, mine] = squares, moved
+            after = np.einsum("ki,ki->k", gradients, steps[asked])
+            # A descent this small is near the rounding of its own sum, and no guide to the length.
+            far = ~(after <= -0.5 * descent[asked]) & (-descent[asked] > 1e-14 * squares)
+            asked, after = asked[far], after[far]
+            if not asked.size:
+                break
+            guess = np.where(np.isfinite(after), descent[asked] / (descent[asked] - after), 0.1)
+            lengths[asked] *= np.clip(guess, 0.1, 0.9)
+        return lengths == 1.0
+
+    def _renew(self, columns: Rows, own: "dict[int, tuple[Array, Array]]") -> None:
+        """Take the curvatures of some models at their own scores."""
+        rows, hessians = self.rows, []
+        for k in columns:
+            self.references[k] = rows.data @ self.models[k]
+            hessians.append(rows.hessian(self.references[k], int(k)))
+            own[int(k)] = hessians[-1], self.references[k]
+        every = np.array(hessians)
+        every[:, np.arange(rows.size), np.arange(rows.size)] += self.strengths[columns]
+        metrics = Metrics.of(every, 2 * rows.n_rows + 64)
+        self.metrics.put(columns, metrics)
+        self.moved[:, columns] = 0.0
+        self.growth[columns] = compute_growth(metrics, self.base)
+
+    def _renewals_pay(self, columns: Rows, rates: Array) -> NDArray[np.bool_]:
+        """Of which folds Hessians at their models cost less than the steps that they save."""
+        rows = self.rows
+        entries = rows.n_rows * rows.size
+        step = STEP_CALLS / columns.size + 4.0 * entries / FLOPS + LOSS * rows.n_rows
+        renewal = (entries * rows.size + 4.0 * rows.size**3) / FLOPS + HESSIAN_CALLS + LOSS * rows.n_rows
+        # The radii that the open rows need, as shares of the gradients' norms.
+        left = self.left[:: 1 + self.left.size // MOST_LOOKED]
+        owners, places = self.owners[left], self._find_places(left)
+        scores = np.einsum("ij,ij->i", rows.data[places], self.ends[owners])
+        unit = self.nu[owners] * self.growth[owners] * self.norms[places]
+        needed = np.ones(self.count)
+        for share in SHARES:
+            half = needed[owners] * unit
+            needed[owners[~self.decided(scores - half, scores + half)]] = share
+        needed = needed[columns]
+        chord = np.expm1(self.constant * self.moved[1, columns]) + TINY
+        n_steps = np.maximum(np.log(needed / chord) / np.log(np.clip(rates, 1e-30, 0.9)), 0.0)
+        own = np.minimum(self.constant * self._largest(columns)[1] * self.nu[columns], 1.0)
+        n_own = np.where(own <= needed, 0.0, np.where(own**2 <= needed, 1.0, 2.0))
+        pays: NDArray[np.bool_] = n_steps * step > renewal + n_own * step
+        return pays
+
+
+@final
+class ChordFolds:
+    """The models of all folds under some penalties, one penalty after the other.
+
+    Each begins at the common model of its penalty, moved by what the fold was from that under the penalty before. Where the common model moves little from one penalty to the
+    next, Hessians are those of the penalty before. Models are numbered penalty by penalty, and those of a penalty fold by fold.
     """
 
     def __init__(
         self, rows: FoldRows, folds: Sequence[Sequence[Problem]], tests: Sequence[Rows], decided: Decided
     ) -> None:
-        self.rows, self.decided = rows, decided
-        self.n_folds, self.n_penalties = len(tests), len(folds)
-        self.count = self.n_folds * self.n_penalties
-        self.penalty_of, self.fold_of = np.divmod(np.arange(self.count), self.n_folds)
-        self.strengths = np.array([rows.read_strengths(fold) for mine in folds for fold in mine])
-        constant = rows.loss.self_concordance
-        assert constant is not None
-        self.constant = constant
-        self.edges = np.append(0, np.cumsum([test.size for test in tests] * self.n_penalties))
-        self.owners = np.repeat(np.arange(self.count), np.diff(self.edges))
-        self.places = rows.find_places(tests)
-        self.n_tests = self.owners.size // self.n_penalties
-        self.lower, self.upper = unbounded(self.owners.size)
-        self.left = np.arange(self.owners.size)
-        self.finished = np.zeros(self.count, dtype=np.bool_)
+        self.rows, self.n_folds = rows, len(tests)
+        strengths = [np.array([rows.read_strengths(fold) for fold in mine]) for mine in folds]
+        self.penalties = [PenaltyFolds(rows, mine, tests, decided) for mine in strengths]
+        self.edges = np.append(0, np.cumsum([test.size for test in tests]))
+        self.finished: set[int] = set()
 
     def bounds(self, k: int) -> Bounds:
         """What is proven about the rows that a model is asked about."""
-        mine = slice(self.edges[k], self.edges[k + 1])
-        return self.lower[mine], self.upper[mine]
+        penalty, fold = divmod(k, self.n_folds)
+        mine, found = slice(self.edges[fold], self.edges[fold + 1]), self.penalties[penalty]
+        return found.lower[mine], found.upper[mine]
+
+    def model(self, k: int) -> Array:
+        """Where a model stands, in the columns of the problem."""
+        penalty, fold = divmod(k, self.n_folds)
+        return self.rows.unpack(self.penalties[penalty].models[fold])
 
     def is_open(self) -> NDArray[np.bool_]:
         """Which models have rows that are not decided."""
-        return np.bincount(self.owners[self.left], minlength=self.count) > 0
-
-    def _find_places(self, asked: Rows) -> "slice | Rows":
-        """Where in the data some of the rows are that models are asked about."""
-        within = asked % self.n_tests if self.n_penalties > 1 else asked
-        if not isinstance(self.places, slice):
-            return self.places[within]
-        first = self.places.start
-        if within.size and within[-1] - within[0] + 1 == within.size == asked[-1] - asked[0] + 1:
-            return slice(int(within[0]) + first, int(within[-1]) + 1 + first)
-        return within + first
-
-    def _compute_norms(self, owners: Rows, places: "slice | Rows") -> Array:
-        """Norms of rows in the metric of the common model of a penalty each; consecutive places are of one penalty."""
-        penalties = self.penalty_of[owners]
-        found: Array = self.norms[penalties[0], places] if isinstance(places, slice) else self.norms[penalties, places]
-        return found
-
-    def _belongs(self, columns: Rows) -> NDArray[np.bool_]:
-        """Which of the models are among some."""
-        found = np.zeros(self.count, dtype=np.bool_)
-        found[columns] = True
-        return found
+        return np.concatenate([one.count_open() for one in self.penalties]) > 0
 
     @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
-    def start(self, model: Array, known: bool = False) -> None:
-        """Find the common model of each penalty, each from the one before, and prove what the models' first steps from there do.
+    def start(self, model: Array, known: bool = False, spared: float = 1.0, budget: Budget = UNLIMITED) -> None:
+        """Prove what the models' first steps do, and step on until all but a share of every fold's rows are decided.
 
         ``known``: the model that is given is the common one of the first penalty.
         """
-        rows, model = self.rows, self.rows.pack(model)
-        begins: list[Array] = []
-        slopes: list[Array] = []
-        squares: list[Array] = []
-        hessians: list[Array] = []
-        self.references: list[Array] = []
-        for penalty in range(self.n_penalties):
-            found = self._find_common(self.strengths[self.penalty_of == penalty], model, known and penalty == 0)
-            model = found[0]
-            begins.append(model)
-            self.references += [found[1]] * self.n_folds
-            for parts, part in zip((slopes, squares, hessians), found[2:], strict=True):
-                parts.append(part)
-        self.models = np.repeat(begins, self.n_folds, axis=0)
-        self.gradients, self.squares = np.concatenate(slopes), np.concatenate(squares)
-        every = np.array(hessians)
-        depth = 2 * rows.n_rows + rows.edges.size + 64
-        metrics = Metrics.of(every.reshape(-1, rows.size, rows.size), depth)
-        ours = np.arange(every.shape[0] * every.shape[1]).reshape(every.shape[:2])
-        common = metrics.take(ours[:, -1])
-        self.metrics = metrics.take(ours[:, :-1].ravel())
-        # The norms of all rows in the metrics of the common models, and by what factor those in the others are larger at most.
-        self.norms = np.empty((self.n_penalties, rows.n_rows))
-        for norms, root, theta in zip(self.norms, common.roots, common.theta, strict=True):
-            solved = rows.data @ root
-            np.sqrt(np.einsum("ij,ij->i", solved, solved), out=norms)
-            norms *= 1.0 + theta + gamma(rows.size + 16)
-            norms += TINY
-        self.hessians, self.root_errors = every[:, -1], common.eta
-        self.largest_norms = self.norms.max(axis=1) * (1.0 + FEW)
-        self.growth = self._growth(self.metrics, self.penalty_of)
-        self.moved = np.zeros(self.count)
-        self._prove(np.arange(self.count))
+        norms: Norms | None = None
+        common: Common | None = None
+        offsets = np.zeros((self.n_folds, self.rows.size))
+        own: dict[int, tuple[Array, Array]] = {}
+        for k, one in enumerate(self.penalties):
+            before = common
+            common = self._find_common(
+                one.strengths, self.rows.pack(model) if common is None else common, known and k == 0
+            )
+            if before is None or before.reference is not common.reference:
+                own.clear()
+            norms = one.begin(common, offsets, own, norms)
+            if spared < 1.0:
+                one.run(own, spared, budget)
+            offsets = np.where(np.isfinite(one.ends), one.ends - common.model, 0.0)
+            if not np.isfinite(one.radii).all():
+                offsets[~np.isfinite(one.radii)] = (one.models - common.model)[~np.isfinite(one.radii)]
 
-    def _find_common(self, strengths: Array, model: Array, known: bool) -> tuple[Array, Array, Array, Array, Array]:
-        """The common model of a penalty, its scores, and the gradients, squared slopes and Hessians of the folds there, the common Hessian last."""
-        rows = self.rows
+    def _find_common(self, strengths: Array, start: "Array | Common", known: bool) -> Common:
+        """The common model of a penalty, from that of another one or from a model."""
+        rows, constant = self.rows, self.penalties[0].constant
         means, strength, diagonal = rows.shares.mean(axis=1), strengths.mean(axis=0), np.arange(rows.size)
-        anywhere = known or self.constant == 0.0
-        if not (anywhere or model.any()):
-            model = self._from_sample(model, strength)
-        scores, squares, gradients = rows.compute_slopes(model)
+        anywhere = known or constant == 0.0
+        if isinstance(start, Common):
+            model, found, reference, grams = (
+                start.model,
+                (start.scores, start.squares, start.gradients),
+                start.reference,
+                start.grams,
+            )
+        else:
+            model = start if anywhere or start.any() else self._from_sample(start, strength)
+            found = rows.compute_slopes(model)
+            reference, grams = found[0], rows.compute_grams(found[0])
         for step in range(MOST_CENTRAL_STEPS):
-            grams = rows.compute_grams(scores)
+            if constant * np.abs(found[0] - reference).max() > CHORD:
+                reference, grams = found[0], rows.compute_grams(found[0])
             hessian = np.tensordot(means, grams, 1)
             hessian[diagonal, diagonal] += strength
-            slopes = rows.shares.T @ gradients + strengths * model
-            central = means @ gradients + strength * model
+            slopes = rows.shares.T @ found[2] + strengths * model
+            central = means @ found[2] + strength * model
             factor, failed = dpotrf(hessian, lower=0, clean=1)
             inverse = dtrtri(factor, lower=0)[0]
             along, sizes = inverse.T @ central, slopes @ inverse
             close = along @ along <= CLOSE**2 * np.einsum("ij,ij->i", sizes, sizes).max()
             if anywhere or failed or close or not np.all(np.isfinite(along)) or step + 1 == MOST_CENTRAL_STEPS:
                 break
-            model, scores, squares, gradients = self._search(model, -inverse @ along, central, means, strength)
-        hessians = np.concatenate([np.tensordot(rows.shares.T, grams, 1), hessian[None]])
-        hessians[:-1, diagonal, diagonal] += strengths
-        return model, scores, slopes, rows.shares.T @ squares, hessians
+            model, found = self._search(model, -inverse @ along, central, means, strength)
+        return Common(model, *found, reference, grams)
 
     def _search(
         self, model: Array, step: Array, gradient: Array, means: Array, strength: Array
-    ) -> tuple[Array, Array, Array, Array]:
-        """The common model after a step, shortened where the objective rises at its end."""
+    ) -> tuple[Array, tuple[Array, Array, Array]]:
+        """The common model after a step, shortened where the objective rises at its end, and its slopes."""
         descent, length = float(gradient @ step), 1.0
         for _ in range(20):
             after = model + length * step
-            scores, squares, gradients = self.rows.compute_slopes(after)
-            slope = float((means @ gradients + strength * after) @ step)
+            found = self.rows.compute_slopes(after)
+            slope = float((means @ found[2] + strength * after) @ step)
             if slope <= -0.5 * descent:
                 break
             length *= min(max(descent / (descent - slope), 0.1), 0.9) if np.isfinite(slope) else 0.1
-        return after, scores, squares, gradients
+        return after, found
 
     def _from_sample(self, model: Array, strength: Array) -> Array:
         """The model of a few rows, roughly."""
@@ -501,176 +802,13 @@ class ChordFolds:
                 break
         return model
 
-    def _growth(self, metrics: Metrics, penalties: Rows) -> Array:
-        """By what factor norms in some metrics are larger at most than in those of their penalties' common models."""
-        size, roots, hessians = self.rows.size, metrics.roots, self.hessians[penalties]
-        forms = roots.transpose(0, 2, 1) @ (hessians @ roots)
-        forms[:, np.arange(size), np.arange(size)] -= 1.0
-        rounded = 1.0 + gamma(size * size + 16)
-        whole = np.einsum("kij,kij->k", forms, forms) * rounded
-        # No eigenvalue of E is above the root of |E^2|_F.
-        squares = forms @ forms
-        least = np.sqrt(np.einsum("kij,kij->k", squares, squares)) * rounded + gamma(2 * size + 16) * whole
-        scaled = np.einsum("ki,kii->k", np.square(metrics.scales), hessians)
-        slack = gamma(2 * size + 32) * scaled * metrics.inverse_norms**2
-        largest = 1.0 + (np.sqrt(least) + slack) * (1.0 + FEW)
-        return np.sqrt(largest / np.maximum(1.0 - self.root_errors[penalties], 0.0)) * (1.0 + FEW)
-
-    def _prove(self, columns: Rows) -> None:
-        """Make the chord steps of some folds from where they stand, and take in what is proven about their ends."""
-        rows, metrics, constant = self.rows, self.metrics, self.constant
-        gradients, models = self.gradients[columns], self.models[columns]
-        roots = metrics.roots[columns]
-        ahead = (gradients[:, None] @ roots)[:, 0]
-        steps = -(roots @ ahead[:, :, None])[:, :, 0]
-        errors = rows.errors(models, self.squares[columns], self.strengths[columns])
-        noise = (errors[:, None] @ np.abs(roots))[:, 0]
-        noise = np.sqrt(np.einsum("ki,ki->k", noise, noise)) * (1.0 + gamma(2 * rows.size + 16))
-        eta, theta = metrics.eta[columns], metrics.theta[columns]
-        nu = np.sqrt(np.einsum("ki,ki->k", ahead, ahead)) * (1.0 + theta + FEW * rows.size) + noise + TINY
-        rho = rows.longest * rows.score_error(models) + 2.0 * rows.noise + self.moved[columns]
-        rho = constant * rho * (1.0 + FEW) + FEW
-        radii = step_radii(constant * self._largest(columns), nu, rho, eta)
-        radii += noise + 2.0 * theta * nu
-        self.stepped, self.noise, self.nu = columns, noise, nu
-        ends = models + steps
-        # Adding the step rounds every entry once; a unit vector has at most the root of the trace in the metric.
-        reach = np.sqrt(rows.size * 4.0) * (1.0 + FEW)
-        scaled = ends / metrics.scales[columns]
-        radii += FEW * reach * np.sqrt(np.einsum("ki,ki->k", scaled, scaled))
-        self.steps, self.ends, self.radii = steps, ends, radii * (1.0 + FEW)
-        self._take(columns)
-
-    def _largest(self, columns: Rows) -> Array:
-        """At least the largest norms of rows in the metrics of some models."""
-        found: Array = self.largest_norms[self.penalty_of[columns]] * self.growth[columns] * (1.0 + FEW)
-        return found
-
-    def _take(self, columns: Rows) -> None:
-        """Take in what radii around the steps' ends prove of open rows, by the common norms and then by their fold's own."""
-        rows, metrics = self.rows, self.metrics
-        radii, ends = np.full(self.count, np.inf), np.zeros((self.count, rows.size))
-        radii[columns], ends[columns] = self.radii, self.ends
-        known = self.left[np.isfinite(radii)[self.owners[self.left]]]
-        if not known.size:
-            return
-        errors, wide = rows.score_error(ends), radii * self.growth
-        height = min(CHUNK // 2, self.n_tests)
-        for start in range(0, known.size, height):
-            left = known[start : start + height]
-            owners = self.owners[left]
-            places = self._find_places(left)
-            data = rows.data[places]
-            if left.size * 8 > self.owners.size:
-                cuts = np.searchsorted(owners, np.arange(self.count + 1))
-                scores = np.concatenate([data[i:j] @ end for (i, j), end in zip(pairwise(cuts), ends, strict=True)])
-            else:
-                scores = np.einsum("ij,ij->i", data, ends[owners])
-            error = errors[owners] * rows.lengths[places]
-            norms = self._compute_norms(owners, places)
-            found = widen(scores, (wide[owners] * norms + error) * (1.0 + FEW))
-            near = np.flatnonzero(~self.decided(*found))
-            if 0 < near.size * rows.size <= 4 * rows.n_rows:
-                mine = owners[near]
-                solved = (data[near][:, None] @ metrics.roots[mine])[:, 0]
-                norms = np.sqrt(np.einsum("ij,ij->i", solved, solved)) * (1.0 + metrics.theta[mine] + FEW * rows.size)
-                closer = widen(scores[near], (radii[mine] * norms + error[near]) * (1.0 + FEW) + TINY)
-                found[0][near], found[1][near] = intersect((found[0][near], found[1][near]), closer)
-            self.lower[left], self.upper[left] = intersect((self.lower[left], self.upper[left]), found)
-        self.left = self.left[~self.decided(self.lower[self.left], self.upper[self.left])]
-
     @np.errstate(all="ignore")
     def finish(self, penalties: Sequence[int], budget: Budget = UNLIMITED) -> None:
         """Step on until all models of some penalties are decided, or no more is to be gained."""
-        asked = np.zeros(self.n_penalties, dtype=np.bool_)
-        asked[list(penalties)] = True
-        columns = np.flatnonzero(asked[self.penalty_of] & ~self.finished & self.is_open())
-        self.finished[columns] = True
-        if not columns.size:
-            return
-        if np.all(self._belongs(self.stepped)[columns]):
-            mine, self.stepped = np.searchsorted(self.stepped, columns), columns
-            self.steps, self.nu, self.noise = self.steps[mine], self.nu[mine], self.noise[mine]
-        else:
-            self._prove(columns)
-        for _ in range(MOST_STEPS):
-            kept = self._goes_on(columns)
-            columns, steps, before = columns[kept], self.steps[kept], self.nu[kept]
-            if not columns.size or budget.spent:
-                return
-            full = self._advance(columns, steps)
-            self._prove(columns)
-            slow = self._goes_on(columns) & (~full | self._renewals_pay(columns, self.nu / before))
-            if slow.any():
-                self._renew(columns[slow])
-                self._prove(columns)
-
-    def _goes_on(self, columns: Rows) -> NDArray[np.bool_]:
-        """Which of the models that were stepped have open rows, and gradients above their rounding."""
-        found: NDArray[np.bool_] = self.is_open()[columns] & (self.nu > 4.0 * self.noise)
-        return found & self.metrics.known[columns] & np.isfinite(self.steps).all(axis=1)
-
-    def _advance(self, columns: Rows, steps: Array) -> NDArray[np.bool_]:
-        """Go to the end of steps, or less far where the objective rises there; which steps were made in full."""
-        rows, begin = self.rows, self.models[columns]
-        descent = np.einsum("ki,ki->k", self.gradients[columns], steps)
-        lengths, asked = np.ones(columns.size), np.arange(columns.size)
-        for _ in range(20):
-            mine = columns[asked]
-            models = begin[asked] + lengths[asked, None] * steps[asked]
-            gradients, squares, moved = rows.at(models, self.fold_of[mine], [self.references[k] for k in mine])
-            gradients += self.strengths[mine] * models
-            self.models[mine], self.gradients[mine] = models, gradients
-            self.squares[mine], self.moved[mine] = squares, moved
-            after = np.einsum("ki,ki->k", gradients, steps[asked])
-            # A descent this small is near the rounding of its own sum, and no guide to the length.
-            far = ~(after <= -0.5 * descent[asked]) & (-descent[asked] > 1e-14 * squares)
-            asked, after = asked[far], after[far]
-            if not asked.size:
-                break
-            guess = np.where(np.isfinite(after), descent[asked] / (descent[asked] - after), 0.1)
-            lengths[asked] *= np.clip(guess, 0.1, 0.9)
-        return lengths == 1.0
-
-    def _renew(self, columns: Rows) -> None:
-        """Take the curvatures of some models at their own scores."""
-        rows = self.rows
-        hessians = []
-        for k in columns:
-            self.references[k] = rows.data @ self.models[k]
-            hessians.append(rows.hessian(self.references[k], int(self.fold_of[k])))
-        every = np.array(hessians)
-        every[:, np.arange(rows.size), np.arange(rows.size)] += self.strengths[columns]
-        metrics = Metrics.of(every, 2 * rows.n_rows + 64)
-        self.metrics.put(columns, metrics)
-        self.moved[columns] = 0.0
-        self.growth[columns] = self._growth(metrics, self.penalty_of[columns])
-
-    def _renewals_pay(self, columns: Rows, rates: Array) -> NDArray[np.bool_]:
-        """Of which folds Hessians at their models cost less than the steps that they save."""
-        rows = self.rows
-        entries = rows.n_rows * rows.size
-        step = STEP_CALLS / columns.size + 4.0 * entries / FLOPS + LOSS * rows.n_rows
-        renewal = (entries * rows.size + 4.0 * rows.size**3) / FLOPS + HESSIAN_CALLS + LOSS * rows.n_rows
-        # The radii that the open rows need, as shares of the gradients' norms.
-        place = np.zeros(self.count, dtype=np.intp)
-        place[columns] = np.arange(columns.size)
-        left = self.left[self._belongs(columns)[self.owners[self.left]]]
-        owners = self.owners[left]
-        places = self._find_places(left)
-        scores = np.einsum("ij,ij->i", rows.data[places], self.ends[place[owners]])
-        unit = self.nu[place[owners]] * self.growth[owners] * self._compute_norms(owners, places)
-        needed, nu = np.ones(self.count), self.nu
-        for share in SHARES:
-            half = needed[owners] * unit
-            needed[owners[~self.decided(scores - half, scores + half)]] = share
-        needed = needed[columns]
-        chord = np.expm1(self.constant * self.moved[columns]) + TINY
-        n_steps = np.maximum(np.log(needed / chord) / np.log(np.clip(rates, 1e-30, 0.9)), 0.0)
-        own = np.minimum(self.constant * self._largest(columns) * nu, 1.0)
-        n_own = np.where(own <= needed, 0.0, np.where(own**2 <= needed, 1.0, 2.0))
-        pays: NDArray[np.bool_] = n_steps * step > renewal + n_own * step
-        return pays
+        for penalty in penalties:
+            if penalty not in self.finished:
+                self.finished.add(penalty)
+                self.penalties[penalty].run({}, 0.0, budget)
 
 
 def step_radii(largest: Array, nu: Array, rho: Array, eta: Array) -> Array:
