@@ -278,7 +278,9 @@ def test_tuned_by_lam_log_loss_and_groups():
     groups = np.arange(len(y)) // 20
     grouped = glru.GLRUClassifierCV(Cs=[0.1, 1.0]).fit(X, y, groups=groups)
     held = [glru.cross_val_score(glru.GLRUClassifier(C=C), X, y, cv=list(splits(groups))) for C in (0.1, 1.0)]
-    assert np.allclose(grouped.criterion_upper_, [np.sum((1.0 - h) * 20) for h in held])
+    errors = np.array([np.sum((1.0 - h) * 20) for h in held])
+    assert np.all(grouped.criterion_lower_ <= errors + 1e-9) and np.all(errors <= grouped.criterion_upper_ + 1e-9)
+    assert grouped.certified_ and np.isclose(grouped.criterion_upper_[grouped.best_index_], errors.min())
 
 
 def splits(groups):
