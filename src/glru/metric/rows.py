@@ -458,6 +458,20 @@ class RowMetric(NewtonSystem, Metric):
         gram = to_host(extended.gram.data)
         return self._answers(gram[here, there], extended.border[there].T, (np.diag(gram)[there], extended.norms[there]))
 
+    def bound_combined_norm(self, extended: RowSide, factors: Array) -> float:
+        """At least the norm of the sum of the queries that a side has behind the rows, each times a factor."""
+        here, there = slice(0, self.root.size), slice(self.root.size, None)
+        gram, border = to_host(extended.gram.data)[:, there], extended.border[there]
+        images, right = gram[here] @ factors, factors @ border
+        size = float(np.abs(factors) @ extended.norms[there])
+        square = np.array([max(float(factors @ gram[there] @ factors), 0.0)])
+        found = self._answers(images[:, None], right[:, None], (square, np.array([size])))
+        # The sums over the queries add a share of what entries of K are off by a share of, see ``_answer_norms``, and of the border.
+        unit, norm_sum = gamma(2 * factors.size + 8), float(self.side.norms @ np.abs(found.duals[:, 0]))
+        outer = unit * length(np.abs(factors) @ np.abs(border)) * self.free_norm if self.side.n_free else 0.0
+        norm = np.hypot(found.norms[0], 2.0 * np.sqrt(unit) * (size + norm_sum)) + outer
+        return float(norm) * (1.0 + FEW)
+
     def _answers(self, images: Array, border: Array, sizes_of: tuple[Array, Array]) -> "Answers":
         side, root, lengths = self.side, self.root[:, None], sizes_of[1]
         spread, duals, free, missed = self._answer(images, border)

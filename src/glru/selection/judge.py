@@ -104,6 +104,10 @@ class Judge(ABC):
     def after(self, move: Move) -> "Judge":
         """The judge of the columns after a move."""
 
+    def find_value_after(self, move: Move) -> Value:
+        """The value after a move to ``ROUGH``, where no further step needs the models that it leads to."""
+        return self.after(move).value()
+
     def find_ties(self, moves: Sequence[Move], budget: Budget) -> list[int]:
         """A label for each move: 0 if it provably leaves every score as it is, the same if scores are the same."""
         return list(range(1, len(moves) + 1))
@@ -262,10 +266,9 @@ class ValidationJudge(Judge):
     def refine(self, move: Move, goal: Goal) -> Value:
         judged = self.rows.of(move.apply(self.model.chosen))
         if self.method == "certified":
-            bounds = self.screening.refine(move, partial(self._is_decided, judged, goal))
-            if bounds is not None and self._is_decided(judged, goal, *bounds):
-                low, high = judged.bounds(*bounds)
-                return Value(low, high, "refine", high)
+            found = self._refine_shared(move, judged, goal)
+            if found is not None:
+                return found
         problem, point = self.screening.trial(move)
         if self.method == "naive":
             trained = self.model.train(problem, point).point
@@ -277,6 +280,20 @@ class ValidationJudge(Judge):
             # Worth a pass over the data if the move is made; in memory, where columns may be many, another start costs less.
             self._points[move] = point
         return value
+
+    def find_value_after(self, move: Move) -> Value:
+        goal = Goal(budget=self.model.budget, rough=True)
+        found = self._refine_shared(move, self.rows.of(move.apply(self.model.chosen)), goal)
+        return super().find_value_after(move) if found is None else found
+
+    def _refine_shared(self, move: Move, judged: JudgedColumns, goal: Goal) -> Value | None:
+        """The value after one move by what all moves share, if that is enough."""
+        decided = partial(self._is_decided, judged, goal)
+        bounds = self.screening.refine(move, decided)
+        if bounds is None or not decided(*bounds):
+            return None
+        low, high = judged.bounds(*bounds)
+        return Value(low, high, "refine", high)
 
     def _refine(
         self,

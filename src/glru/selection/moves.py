@@ -60,8 +60,8 @@ POLISHED = 1e-12
 MOST_PASSES = 3
 """Passes over blocks in which the candidates of a step are bounded together."""
 
-BATCH_STEPS = 6
-"""Steps with the old Hessian for removals that share one metric."""
+BATCH_STEPS = 12
+"""Steps with the old Hessian for removals that share one metric, and again with what was learned of their own."""
 
 
 class Move(NamedTuple):
@@ -390,7 +390,7 @@ class ColumnFamilies(Screening):
             return None
         if not self._rows_are_few(False):
             return self._make_local_family().present() if has_local_columns(problem) else None
-        if not has_wide_columns(problem) or (self._wide is None and has_products(problem)):
+        if not has_wide_columns(problem):
             return None
         return self._make_wide_family().present()
 
@@ -434,10 +434,18 @@ class ColumnFamilies(Screening):
                 [move], lambda _, lower, upper: np.array([decided(lower[:, 0], upper[:, 0])])
             )
             return lower[:, 0], upper[:, 0]
-        if self._wide is None or columns.size > 1 or (not self.is_carried and has_products(self.model.problem)):
+        if self._wide is None or columns.size > 1:
             return None
-        found = self._wide.refine_one(self._block(columns, move.add), decided)
-        return found.lower, found.upper
+        block = self._block(columns, move.add)
+        if self.is_carried or not has_products(self.model.problem):
+            found = self._wide.refine_one(block, decided)
+            return found.lower, found.upper
+        # A factor costs more than many steps.
+        assert isinstance(self._wide, WideColumns)
+        lower, upper = self._wide.refined(
+            block, lambda *ends: np.array([decided(*(e[:, 0] for e in ends))]), BATCH_STEPS
+        )
+        return lower[:, 0], upper[:, 0]
 
     def _bound_family(
         self, places: Columns, columns: Columns, add: bool, pending: Pending
@@ -484,6 +492,8 @@ class ColumnFamilies(Screening):
             lam, centers = whole.quadratic[columns], self._centers(columns, add)
             make = partial(self._columns, columns, pending.budget)
             pending.take(places, *family.bounds(make, lam, sign, columns.size, centers, seen))
+            if seen is not None and self._screen is not None and tangent is not None:
+                pending.take_values(places, self._screen.bounds(family, columns, tangent))
         return lambda: self._step_on(
             places,
             pending,

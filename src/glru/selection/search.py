@@ -157,7 +157,7 @@ class Walk:
         settings: Settings,
         budget: Budget,
     ) -> None:
-        self.problem, self.judge, self.start = problem, judge, start
+        self.problem, self.judge, self.start, self.n_rows = problem, judge, start, judge.n_rows
         self.criterion, self.settings, self.budget = criterion, settings, budget
         self._first = np.array([group[0] for group in moving], dtype=np.intp)
         self._sizes = np.array([group.size for group in moving], dtype=np.intp)
@@ -216,7 +216,7 @@ class Walk:
 
     def run(self, report: Report) -> None:
         """Make steps until no move is better, a limit is reached or somebody interrupts."""
-        most, n_rows = self.settings.max_steps, self.judge.n_rows
+        most, n_rows = self.settings.max_steps, self.n_rows
         ended = bool(self.path) and self.path[-1].action == "stop"
         try:
             if self.first.stage == "undetermined":
@@ -250,8 +250,9 @@ class Walk:
         if self.settings.direction == "both" and ahead.tobytes() in self.visited:
             # Every step makes the criterion less, so columns that come back were told apart by noise alone.
             return False
-        judge = self.judge.after(move)
-        value = judge.value() if known is None else known
+        is_last = len(self.path) + 1 == self.settings.max_steps and self.settings.method == "certified"
+        judge = self.judge if is_last else self.judge.after(move)
+        value = known or (judge.find_value_after(move) if is_last else judge.value())
         if self.path and not self._is_worth(value, contest):
             self._take(contest, None)
             return False
@@ -278,7 +279,7 @@ class Walk:
         """Whether a step makes the criterion less by what is asked for; where that is not proven, its values decide and it is marked."""
         if self.settings.gain is None:
             return True
-        scale, gain = self.judge.n_rows if self.criterion.counts else 1, self.settings.gain
+        scale, gain = self.n_rows if self.criterion.counts else 1, self.settings.gain
         if (
             self.criterion.fold_sizes is not None
             and value.lower == value.upper
@@ -286,7 +287,7 @@ class Walk:
         ):
             # The comparison of scikit-learn, in its numbers.
             return self.value.lower - value.lower >= gain
-        ends = [self.criterion.mean_bounds(one.lower, one.upper, self.judge.n_rows) for one in (self.value, value)]
+        ends = [self.criterion.mean_bounds(one.lower, one.upper, self.n_rows) for one in (self.value, value)]
         (old_low, old_high), (low, high) = ends
         # Two roundings.
         least, most = (old_low - high) / scale, (old_high - low) / scale
@@ -309,7 +310,7 @@ class Walk:
 
     def result(self) -> StepwiseResult:
         """What was found."""
-        chosen, names, n_rows = self.chosen, self.problem.column_names, self.judge.n_rows
+        chosen, names, n_rows = self.chosen, self.problem.column_names, self.n_rows
         return StepwiseResult(
             selected=chosen,
             names=None if names is None else tuple(names[j] for j in chosen),

@@ -115,7 +115,9 @@ class RemovalScreen:
             rises = (right * asked < 0.0) & (np.abs(right) > right_error) & (np.abs(asked) > off)
             change = np.where(rises, smallest * (np.abs(asked) - off), -largest * (np.abs(asked) + off))
             radius = self._radius(family, chosen, largest)
-            half = radius * float(size @ answers.norms) + float(size @ family.query_errors)
+            # Slopes are off by a few units, so that each query's own move counts with a share.
+            norm = family.metric.bound_combined_norm(family.extended, slopes) + 8.0 * FEW * float(size @ answers.norms)
+            half = radius * norm + float(size @ family.query_errors)
             low = value + change - half * (1.0 + gamma(slopes.size + 8)) - FEW * (abs(value) + np.abs(change) + half)
         return np.where(np.isnan(low), -np.inf, low)
 

@@ -26,7 +26,7 @@ from glru.linalg import FEW, TINY, Array, Matrix, gamma, length, to_host
 from glru.metric.rows import RowMetric, has_few_free
 from glru.problem import Problem
 from glru.solution import Solution
-from glru.updates.batch import SLOW, Certified, Decided, tighten
+from glru.updates.batch import NEAR_FLOOR, SLOW, Certified, Decided, tighten
 from glru.updates.columns.models import Block, Blocks, ColumnModels
 from glru.updates.columns.one_step import (
     FOLLOWED_MOVES,
@@ -37,6 +37,7 @@ from glru.updates.columns.one_step import (
     lost_shares,
     row_norm_cuts,
 )
+from glru.updates.gradients import Descent
 from glru.updates.row_models import Errors, Retrained, has_row_models
 
 BASE_STEPS = 4
@@ -388,6 +389,28 @@ class Steps:
         """The steps of some columns."""
         return Steps(self.family, self.block.take(members))
 
+    def respond(self, forces: Any, change: Array) -> tuple[Any, Array]:
+        """How a Newton step that answers forces moves the scores and ``beta``, which a given ``change`` is part of."""
+        family, block = self.family, self.block
+        arrays, metric, known = family.arrays, family.metric, family.known
+        moves = -(known.scores @ forces)
+        if family.side.n_free:
+            moves = moves + arrays.put(metric.border_scores @ change)
+            change = change - to_host(arrays.put(known.free) @ forces)
+        # The metric with the column changed, by the Sherman-Morrison formula.
+        answered = forces + arrays.put(metric.curvatures[:, None]) * moves
+        multiples = -block.sign * arrays.inner(self.values, answered) / self.system
+        return moves + self.tau * arrays.put(multiples), change + multiples * self.free
+
+    def solve(self, gradients: Any) -> Any:
+        """The inverse of each model's Hessian times gradients given by forces, which stand below ``b`` and ``beta`` in a column."""
+        arrays, n_rows = self.family.arrays, self.family.problem.n_rows
+        n_free = gradients.shape[0] - 2 * n_rows
+        forces = gradients[n_rows + n_free :]
+        moves, change = self.respond(forces, np.zeros((n_free, forces.shape[1])))
+        taken = forces + arrays.put(self.family.metric.curvatures[:, None]) * moves
+        return arrays.concatenate([taken, arrays.put(-change), -moves], axis=0)
+
     @cached_property
     def queries(self) -> tuple[Array, Array]:
         """``q_j - q^T H^-1 X^T D x_j`` for all queries, and how far it may be off."""
@@ -430,9 +453,15 @@ class Candidates:
     steps: Steps
     duals: Any
     free: Array
+    descent: Descent | None = None
+    """Of steps that learn from earlier ones how each model's Hessian differs from the shared one; None: chord steps."""
 
-    contraction: ClassVar[float] = SLOW
     cost: ClassVar[float] = 0.0
+
+    @property
+    def contraction(self) -> float:
+        """Steps end where one leaves more than this share of the gradient's norm."""
+        return SLOW if self.descent is None else np.inf
 
     @classmethod
     def first(cls, steps: Steps) -> "Candidates":
@@ -472,22 +501,16 @@ class Candidates:
         return self._certificate[0]
 
     @cached_property
-    def _certificate(self) -> tuple[Certified, Any, Array]:
-        """What is proven, and the step: what it takes from ``b``, and what it adds to ``beta``."""
+    def _certificate(self) -> tuple[Certified, Any, Any, Array]:
+        """What is proven, the forces on the rows, and the chord step: what it takes from ``b``, and what it adds to ``beta``."""
         steps, family, block = self.steps, self.steps.family, self.steps.block
-        arrays, metric, side, known = family.arrays, family.metric, family.side, family.known
+        arrays, metric, side = family.arrays, family.metric, family.side
         scores, errors, asked, off = self._models
         forces, sizes = family.forces(arrays.put(family.weights[:, None]), self.duals, scores, None)
         curvatures = arrays.put(metric.curvatures[:, None])
         with np.errstate(all="ignore"):
             change = metric.solve_border(to_host(arrays.put(side.border.T) @ self.duals))
-            moves = -(known.scores @ forces)
-            if side.n_free:
-                moves = moves + arrays.put(metric.border_scores @ change)
-                change = change - to_host(arrays.put(known.free) @ forces)
-            # The metric with the column changed, by the Sherman-Morrison formula.
-            multiples = -block.sign * arrays.inner(steps.values, forces + curvatures * moves) / steps.system
-            moves, change = moves + steps.tau * arrays.put(multiples), change + multiples * steps.free
+            moves, change = steps.respond(forces, change)
             responses = curvatures * moves
             norms, missed, residuals, _ = metric.force_norms(
                 forces, responses, arrays.inner(responses, moves), self.duals
@@ -495,7 +518,7 @@ class Candidates:
             away = arrays.absolute(scores - arrays.put(family.base.scores)[:, None])
             moved = arrays.find_largest(away, family.used) + family.base.moved
             exponent = family.exponent(moved * (1.0 + FEW), errors, family.used)
-            free = np.full(multiples.size, metric.free_norm)
+            free = np.full(block.lam.size, metric.free_norm)
             if block.sign > 0.0:
                 free = free * np.hypot(1.0, steps.weighted / np.sqrt(steps.least)) * (1.0 + FEW)
                 own = np.abs(arrays.inner(steps.values, residuals)) + family.unit * steps.lengths * np.sqrt(
@@ -513,15 +536,25 @@ class Candidates:
             nu = (norms + np.where(missed > 0.0, missed * free, 0.0) + rounding) * (1.0 + FEW)
             query_norms, added = steps.norms
             half = query_norms * family.radius(nu, exponent, added, more) + off
-        return Certified(*family.widened(asked, half), nu, rounding), residuals, change
+        return Certified(*family.widened(asked, half), nu, rounding), forces, residuals, change
 
     def step(self, members: NDArray[np.bool_]) -> "Candidates":
-        """Some of the candidates after one more Newton step."""
-        _, residuals, change = self._certificate
-        take = self.steps.family.arrays.take
-        duals = take(self.duals, members) - take(residuals, members)
-        return Candidates(self.steps.take(members), duals, self.free[:, members] + change[:, members])
+        """Some of the candidates after one more step."""
+        certified, forces, residuals, change = self._certificate
+        arrays, steps = self.steps.family.arrays, self.steps.take(members)
+        if self.descent is None:
+            duals = arrays.take(self.duals, members) - arrays.take(residuals, members)
+            return Candidates(steps, duals, self.free[:, members] + change[:, members])
+        # Models with their scores, and gradients as forces on these: their product is the slope of the objective.
+        free, size = arrays.put(self.free), self.free.shape[0]
+        models = arrays.concatenate([self.duals, free, self.scores], axis=0)
+        gradients = arrays.concatenate([0.0 * self.duals, 0.0 * free, forces], axis=0)
+        noise = NEAR_FLOOR * np.asarray(certified.floors)
+        models, descent = self.descent.next(members, models, gradients, noise, steps.solve)
+        n_rows = forces.shape[0]
+        return Candidates(steps, models[:n_rows], to_host(models[n_rows : n_rows + size]), descent)
 
-    def exact(self, members: NDArray[np.bool_]) -> None:
-        """Steps with Hessians of their own are made one by one."""
-        return
+    def exact(self, members: NDArray[np.bool_]) -> "Candidates":
+        """The candidates of some members for steps of L-BFGS: a column that moves scores far has another Hessian without it."""
+        duals = self.steps.family.arrays.take(self.duals, members)
+        return Candidates(self.steps.take(members), duals, self.free[:, members], Descent(self.steps.family.arrays))
