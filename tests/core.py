@@ -77,6 +77,7 @@ from glru.updates.carry import carry
 from glru.updates.centred_rows import bound_centred, has_centred
 from glru.updates.chord_folds import ChordFolds, FoldRows, has_chords, step_radii
 from glru.updates.class_blocks import ClassBlocks
+from glru.updates.class_folds import ClassFolds
 from glru.updates.class_rows import ClassCandidates, ClassRows, SingleRows
 from glru.updates.class_space import RowTrainer, class_space, has_class_space
 from glru.updates.columns import (
@@ -122,6 +123,7 @@ __all__ = [
     "ClassBlocks",
     "ClassCandidates",
     "ClassEllipsoid",
+    "ClassFolds",
     "ClassMetric",
     "ClassRefits",
     "ClassRows",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from glru import duality
 from glru._options import UNLIMITED, Budget
-from glru.bounds import Bounds, concatenate, convert_queries, intersect, is_decided, unbounded
+from glru.bounds import Bounds, Decisions, concatenate, convert_queries, intersect, is_decided, unbounded
 from glru.certificate import Certificate, certify
 from glru.linalg import Array, Matrix
 from glru.losses import Hinge
@@ -38,7 +38,7 @@ from glru.sums import chunks, loss_hessian
 from glru.updates import find_newton_candidate
 from glru.updates.carry import choose_length_along, newton_step
 from glru.updates.chord_folds import ChordFolds, Decided, FoldRows, has_chords, split_blocks
-from glru.updates.class_space import ClassSpace, class_space, has_class_space
+from glru.updates.class_folds import ClassFolds, has_class_folds
 from glru.updates.folds import Folds, has_folds
 from glru.updates.row_models import MOST_STEPS, RowEllipsoid, RowModels, has_wide_rows
 from glru.updates.support_rows import find_support, finds_supports_anywhere
@@ -604,6 +604,34 @@ def _bound_class_fold(
     return bounds, "training" if np.all(bounds.enough(width)) else "undetermined"
 
 
+def _bound_class_folds(
+    problem: Problem,
+    folds: Sequence[Problem],
+    tests: Sequence[Rows],
+    solution: Solution | Callable[[], Solution],
+    width: float | None,
+    budget: Budget,
+    aim: float | None,
+) -> Iterator[tuple[Bounds, str]]:
+    """:func:`bound_folds` with one score per class, all models stepped together; those that this leaves open one by one."""
+
+    def enough(lower: Array, upper: Array, asked: float | None) -> Decisions:
+        return convert_queries(lower, upper).enough(asked)
+
+    def decided(lower: Array, upper: Array) -> Decisions:
+        good = enough(lower, upper, width)
+        return good if aim is None else good & enough(lower, upper, aim)
+
+    family = ClassFolds(problem, folds)
+    start = solution.point if isinstance(solution, Solution) else family.find_common(budget)
+    for fold, test, (queries, point) in zip(folds, tests, family.bounds(start, tests, decided, budget), strict=True):
+        bounds = convert_queries(*queries)
+        if np.all(bounds.enough(width)):
+            yield bounds, "newton"
+        else:
+            yield _bound_class_fold(fold, test, point, width, budget, aim)
+
+
 def _bound_class_block_fold(
     fold: Problem, test: Rows, start: Point, decided: AllDecided, budget: Budget
 ) -> tuple[Bounds, str]:
@@ -659,10 +687,9 @@ def bound_folds(
         When it is spent, what is known by then is returned.
     """
     if problem.loss.several:
-        space = _fold_space(problem, folds)
-        if space is not None:
-            problem, folds = space.problem, [space.problem.derive(sample_weight=fold.sample_weight) for fold in folds]
-            solution = train(problem, FOLD_START, budget=budget)
+        if has_class_folds(problem, folds):
+            yield from _bound_class_folds(problem, folds, tests, solution, width, budget, aim)
+            return
         start = solution.point if isinstance(solution, Solution) else train(problem, FOLD_START, budget=budget).point
         for fold, test in zip(folds, tests, strict=True):
             yield _bound_class_fold(fold, test, start, width, budget, aim)
@@ -684,15 +711,6 @@ def bound_folds(
     known_start = solution.point if isinstance(solution, Solution) else None
     for _, bounds, more in bound_grid([problem], [folds], tests, width, budget, aim, known_start):
         yield (bounds, "newton") if more is None else more()
-
-
-def _fold_space(problem: Problem, folds: Sequence[Problem]) -> ClassSpace | None:
-    """The space of the rows, for folds of wide data with one score per class that differ in their weights alone."""
-    if not has_class_space(problem):
-        return None
-    if not all(fold.X is problem.X and np.array_equal(fold.quadratic, problem.quadratic) for fold in folds):
-        return None
-    return class_space(problem, np.maximum.reduce([problem.weights, *(fold.weights for fold in folds)]))
 
 
 def _is_quadratic(problem: Problem) -> bool:

@@ -833,6 +833,15 @@ MUTANTS: dict[str, Mutant] = {
         result(lambda space: setattr(space.problem.matrix, "noise", 0.0 * space.problem.matrix.noise) or space),
         CLASSES,
     ),
+    "class-folds-hundredth-of-the-radius": Mutant(
+        "glru.updates.class_folds:ClassFolds.measure", result(lambda found: (0.01 * found[0], *found[1:])), CLASSES
+    ),
+    "class-folds-least-probabilities-taken-as-those-of-the-metric": Mutant(
+        "glru.updates.class_folds:FoldMetric.ratio", always(50.0), CLASSES
+    ),
+    "class-folds-scores-taken-as-exact": Mutant(
+        "glru.updates.class_folds:ClassFolds.errors", result(lambda parts: (0.0 * parts[0], 0.0 * parts[1])), CLASSES
+    ),
     "class-blocks-left-out-rows-counted": Mutant(
         "glru.updates.class_rows:Home.places", result(lambda places: {}), CLASS_BLOCKS
     ),

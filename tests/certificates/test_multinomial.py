@@ -12,6 +12,7 @@ from tests.core import (
     ClassBall,
     ClassCandidates,
     ClassEllipsoid,
+    ClassFolds,
     ClassMetric,
     ClassRows,
     Point,
@@ -452,6 +453,81 @@ def test_folds_of_wide_data_hold_the_retrained_scores(seed):
         scores, mine = problem.X[test].astype(LONG) @ model.T, np.flatnonzero(result.folds == k)
         assert np.array_equal(result.rows[mine], test)
         assert np.all((result.bounds.lower[mine] <= scores) & (scores <= result.bounds.upper[mine]))
+
+
+def stepped_folds(seed):
+    """A problem, three folds of it, their retrained models in extended precision, and the scores of the rows that they leave out."""
+    problem = problems(seed) if seed % 3 else wide_problems(seed)
+    rows = np.arange(problem.n_rows)
+    tests = [np.flatnonzero(rows % 3 == k) for k in range(3)]
+    folds = [problem.without(test) for test in tests]
+    models = []
+    for test in tests:
+        weight = np.where(np.isin(rows, test), 0.0, problem.sample_weight).astype(LONG)
+        weight = weight / weight.sum() if problem.scaling == "mean" else weight
+        X, strengths = problem.matrix.dense(), problem.quadratic
+        models.append(retrain_classes(X, problem.y, weight, strengths, problem.n_scores, problem.fit_intercept)[0])
+    wide = np.column_stack([problem.matrix.dense(), np.ones(problem.n_rows)]).astype(LONG)[:, : models[0].shape[1]]
+    return problem, folds, tests, models, [wide[test] @ model.T for test, model in zip(tests, models, strict=True)]
+
+
+def holds(bounds, scores, reference):
+    queries = np.hstack([scores, scores[np.arange(len(scores)), reference][:, None] - scores])
+    return np.all((bounds[0] <= queries) & (queries <= bounds[1]))
+
+
+@pytest.mark.parametrize("seed", range(600, 648, 6))
+def test_folds_around_any_model_hold_the_retrained_scores(seed):
+    """The metric of the smallest probabilities, which proves nothing of a few of these problems."""
+    assert sum(count_bounds_around_models(near) for near in range(seed, seed + 6)) > 60
+
+
+def count_bounds_around_models(seed):
+    """Check bounds around models that are off by little and by much, in the metric of yet another model; how many there are."""
+    problem, folds, tests, models, scores = stepped_folds(seed)
+    family, rng = ClassFolds(problem, folds), np.random.default_rng(seed)
+    found, active = 0, np.arange(3)
+    for factored in (True, False):
+        family.is_factored = factored
+        for size in (0.0, 1e-10, 1e-6, 1e-3, 1e-2, 0.1):
+            noise = np.array([size * rng.normal(size=model.shape) * np.abs(model).max(axis=0) for model in models])
+            place = family.at(np.array(models, dtype=float) + noise.astype(float), active)
+            other = family.at(np.array(models, dtype=float) + (0.5 * noise).astype(float), active)
+            for k in active:
+                known = family.make_metric(other, k, k)
+                radius, _, _ = family.measure(place, k, k, known)
+                if np.isfinite(radius):
+                    X, never = problem.matrix[tests[k]], lambda lower, upper: np.zeros(len(lower), bool)
+                    bounds, _ = family.ask(place, k, tests[k], X, known, radius, never, True)
+                    reference = np.argmax(bounds[0][:, problem.n_scores :] == 0.0, axis=1)
+                    assert holds(bounds, scores[k], reference)
+                    found += 1
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_scores_of_folds_err_by_no_more_than_is_said(seed):
+    problem, rng = problems(seed), np.random.default_rng(seed)
+    family = ClassFolds(problem, [problem])
+    models = rng.normal(size=(1, problem.n_scores, family.size)) * 10.0 ** rng.uniform(-3, 3)
+    point = Point(
+        models[0, :, : problem.n_columns], models[0, :, -1] if problem.fit_intercept else np.zeros(problem.n_scores)
+    )
+    exact = problem.X.astype(LONG) @ point.coef.T.astype(LONG) + point.intercept
+    first, second = family.errors(models)
+    errors = np.abs(problem.scores(point.coef, point.intercept) - exact).max(axis=1)
+    assert np.all(errors <= family.lengths * first + second) and errors.max() > 0.0
+
+
+@pytest.mark.parametrize("seed", range(600, 624))
+def test_folds_stepped_together_hold_the_retrained_scores(seed):
+    problem, folds, tests, _, scores = stepped_folds(seed)
+    family = ClassFolds(problem, folds)
+    found = family.bounds(family.find_common(), tests, lambda lower, upper: np.zeros(len(lower), bool))
+    for (bounds, _), mine in zip(found, scores, strict=True):
+        reference = np.argmax(bounds[0][:, problem.n_scores :] == 0.0, axis=1)
+        if np.isfinite(bounds[0]).all():
+            assert holds(bounds, mine, reference)
 
 
 @pytest.mark.parametrize("seed", range(430, 434))

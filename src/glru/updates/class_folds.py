@@ -1,0 +1,520 @@
+r"""Models with one score per class of the same rows and columns under several weights and strengths at once: the folds of a cross-validation.
+
+All models are stepped together, from one model near them: their scores are one product with the data, and so are their gradients. Newton steps are found by conjugate gradients in single
+precision, in front of one block for each class.
+
+What is certified is the gradient of a model that is written down in full, in a metric over the columns alone. The Hessian of row ``i`` is :math:`h = \operatorname{diag}(p) - p p^\top`. Its
+smallest eigenvalue is 0, that of the vector of ones, and by Cauchy's interlacing the second one is at least :math:`q_i = \min_k p_{ik}`. For moves that sum to zero over the classes, which
+the way to the optimum does, the Hessian of the objective is therefore at least :math:`I_K \otimes M`,
+
+.. math:: M = \Lambda + \sum_i s_i q_i \tilde x_i \tilde x_i^\top .
+
+A move of range ``r`` of a row's scores changes :math:`q_i` by a factor within :math:`e^{\pm r}`, and :math:`r \le \sqrt 2 \|\tilde x_i\|_{M^{-1}}` times the length of the move: the proof of
+:mod:`glru.regions.local` holds with the norms :math:`\|g\|^2 = \sum_a \|g_a\|^2_{M^{-1}}` of gradients and :math:`\|u\| \|\tilde x\|_{M^{-1}}` of queries
+:math:`u^\top W \tilde x`. ``M`` is smaller than the Hessian, by less than what one or two Newton steps gain, and costs a share of one Hessian over classes and columns.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import spotrf, spotri
+from scipy.sparse import csr_array, hstack
+
+from glru._options import UNLIMITED, Budget
+from glru.bounds import Bounds
+from glru.linalg import FEW, TINY, Array, Matrix, gamma
+from glru.metric.classes import EXPONENTS
+from glru.metric.columns import ColumnMetric, DiagonalMetric
+from glru.problem import Point, Problem
+from glru.regions.class_sums import packed, unpacked
+from glru.regions.classes import make_unbounded_queries, widen_queries
+from glru.regions.local import bound_row_norm, local_radius
+from glru.updates.class_removals import weight_share
+
+Rows = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+Decided = Callable[[Array, Array], Mask]
+
+MOST_STEPS, MOST_PRODUCTS, MOST_TRIALS = 30, 100, 8
+"""Newton steps of all models together, products with the Hessian in one of them, and lengths that are tried for one."""
+
+INEXACT, LEAST_INEXACT = 0.1, 1e-4
+"""Shares of a gradient that any step may leave, and that every step may: single precision reaches no less."""
+
+NEAR = 0.3
+"""The common model is near enough where its gradient is at most this share of the folds' gradients there."""
+
+CONVERGING = 0.3
+"""Metrics are made once a step has left no more than this share of the gradients."""
+
+CHUNK = 1 << 16
+"""Scores that are worked on at a time, so that what is made of them stays in the cache."""
+
+FACTORED_COLUMNS = 600
+"""Metrics of more columns than this are not factored, nor are blocks in front of a Newton system."""
+
+BLOCK_ROWS = 16
+"""Blocks in front of a Newton system are sums over so many rows per column."""
+
+STALE = 20
+"""After so many products in one step the blocks are made again."""
+
+HOPEFUL = 0.5
+"""Bounds are asked for where the largest norm of a row times the gradient's norm is below this."""
+
+SHARES = (0.1, 1e-2, 1e-3, 1e-4)
+"""What gradients may have to be reduced to for bounds that are good enough."""
+
+N_HARDEST = 16
+"""How many rows of a fold are looked at before all of them."""
+
+
+def has_class_folds(problem: Problem, folds: Sequence[Problem]) -> bool:
+    """Whether the models of folds with one score per class are stepped together: rows in memory on the host, every column penalised."""
+    if not (problem.loss.several and problem.in_memory and problem.arrays.stable and problem.n_columns):
+        return False
+    return problem.penalty.strong_convexity > 0.0 and all(fold.matrix is problem.matrix for fold in folds)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Where the models of some folds stand; the first axis of every array is that of the folds.
+
+    Attributes
+    ----------
+    models, gradients : array of shape (n_folds, n_classes, n_unknowns)
+        Coefficients with the intercepts last, and the objectives' gradients.
+    likely : array of shape (n_folds, n_classes, n_rows)
+        The probabilities, in single precision.
+    least : array of shape (n_folds, n_rows)
+        The smallest probability of every row.
+    slopes : array of shape (n_folds,)
+        The largest ``sqrt(sum_i s_i g_ia^2)`` of a class.
+    curvatures : array of shape (n_folds, 2)
+        ``sqrt(sum_i s_i t_i^2 |x_i|^2)`` and ``sqrt(sum_i s_i t_i^2)``, ``t_i`` at least every ``p (1 - p)`` of a row.
+    unit : array of shape (n_folds,)
+        At least the relative error of a computed probability, for the scores as they are stored.
+    """
+
+    models: Array
+    gradients: Array
+    likely: NDArray[np.float32]
+    least: Array
+    slopes: Array
+    curvatures: Array
+    unit: Array
+
+    def take(self, kept: Any) -> "Place":
+        """The models of some of the folds."""
+        return Place(*(getattr(self, field.name)[kept] for field in fields(self)))
+
+    def put(self, places: Rows, other: "Place") -> None:
+        """Replace the models of some of the folds."""
+        for field in fields(self):
+            getattr(self, field.name)[places] = getattr(other, field.name)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FoldMetric:
+    """``M`` of a fold, and the smallest probabilities of the rows that it was made with."""
+
+    metric: ColumnMetric | DiagonalMetric
+    least: Array
+
+    def ratio(self, least: Array, used: Mask) -> float:
+        """At most what ``M`` at other smallest probabilities is, as a share of this one."""
+        counted = used & (self.least > 0.0)
+        return min(1.0, float(np.min(least[counted] / self.least[counted], initial=1.0)) * (1.0 - FEW))
+
+
+@final
+class ClassFolds:
+    """Problems with one score per class that differ in the weights of the rows and in the strengths of the penalty.
+
+    Parameters
+    ----------
+    problem : Problem
+        Data, loss and intercept.
+    folds : sequence of Problem
+        The problems.
+    """
+
+    def __init__(self, problem: Problem, folds: Sequence[Problem]) -> None:
+        self.problem, self.folds, self.free = problem, folds, problem.fit_intercept
+        self.n_scores, self.n_columns = problem.n_scores, problem.n_columns
+        self.size = self.n_columns + int(self.free)
+        weights = np.array([fold.weights for fold in folds])
+        strengths = np.zeros((len(folds), self.size))
+        strengths[:, : self.n_columns] = [fold.quadratic for fold in folds]
+        # Those of the common model come last.
+        self.weights, self.largest_weight = np.vstack([weights, weights.mean(axis=0)]), float(weights.max())
+        self.strengths = np.vstack([strengths, strengths.mean(axis=0)])
+        most, squares = weights.max(axis=0), problem.squared_row_norms
+        rounded = 1.0 + gamma(2 * problem.n_rows + 16)
+        self.weight_norm = float(np.sqrt(most.sum())) * rounded
+        columns = np.sqrt(problem.matrix.squared_column_norms(most)) * rounded + TINY
+        self.column_norms = np.append(columns, self.weight_norm) if self.free else columns
+        self.lengths = np.sqrt(squares) * (1.0 + gamma(self.n_columns + 8)) + TINY
+        self.noise = 0.0 if problem.matrix.noise is None else float(problem.matrix.noise.max())
+        height = max(64, CHUNK // (len(folds) * self.n_scores))
+        self.parts = [slice(k, min(k + height, problem.n_rows)) for k in range(0, problem.n_rows, height)]
+        self.depth = height + len(self.parts) + 8
+        matrices = [problem.matrix[part] for part in self.parts]
+        self.blocks = [matrix.dense() if matrix.stores_zeros else matrix.data for matrix in matrices]
+        self.is_factored = problem.matrix.stores_zeros and self.size <= min(FACTORED_COLUMNS, 0.05 * problem.n_rows)
+        self.solve: Callable[[Any], Any] | None = None
+        self.n_products = 0
+
+    @cached_property
+    def center(self) -> Array:
+        """What is taken from the columns in single precision."""
+        mean = self.problem.matrix.mean_row() if self.free else None
+        return np.zeros(self.n_columns) if mean is None else mean
+
+    @cached_property
+    def units(self) -> Array:
+        """What columns are multiplied by in single precision, for norms near 1."""
+        norms = self.column_norms / self.weight_norm
+        return 1.0 / np.where((norms > 1e-150) & (norms < 1e150), norms, 1.0)
+
+    @cached_property
+    def single(self) -> list[Any]:
+        """The blocks of rows in single precision, centred, with a 1 for an intercept, their columns times the units."""
+        found, d = [], self.n_columns
+        for block in self.blocks:
+            if isinstance(block, np.ndarray):
+                scaled = np.empty((len(block), self.size), dtype=np.float32)
+                np.multiply(block - self.center, self.units[:d], out=scaled[:, :d], casting="unsafe")
+                scaled[:, d:] = self.units[d:]
+            else:
+                ones = csr_array(np.ones((block.shape[0], self.size - d)))
+                scaled = hstack([block, ones], format="csr").multiply(self.units).tocsr().astype(np.float32)
+            found.append(scaled)
+        return found
+
+    def at(self, models: Array, active: Rows) -> Place:
+        """The models of some folds, with gradients in double precision."""
+        y, shape = self.problem.y, (active.size, self.n_scores, self.problem.n_rows)
+        weights, lines = self.weights[active], models.reshape(-1, self.size)
+        gradients, squares, curved = np.zeros((len(lines), self.size)), np.zeros(shape[:2]), np.zeros((active.size, 2))
+        likely, least, lowest = np.empty(shape, dtype=np.float32), np.empty((shape[0], shape[2])), np.zeros(shape[0])
+        for part, block in zip(self.parts, self.blocks, strict=True):
+            scores = _forward(block, lines[:, : self.n_columns])
+            if self.free:
+                scores += lines[:, -1:]
+            table = scores.reshape(*shape[:2], -1)
+            table -= table.max(axis=1, keepdims=True)
+            lowest = np.minimum(lowest, table.min(axis=(1, 2)))
+            np.exp(table, out=table)
+            table /= table.sum(axis=1, keepdims=True)
+            likely[:, :, part], least[:, part] = table, table.min(axis=1)
+            # A row's own slope is minus the sum of the others.
+            own = slice(None), y[part], np.arange(part.stop - part.start)
+            table[own] = 0.0
+            table[own] = others = -table.sum(axis=1)
+            # No p (1 - p) of a row is above 1 - p_y, or 1 / 4.
+            others = weights[:, part] * np.square(np.maximum(others, -0.25))
+            curved += np.column_stack([others @ np.square(self.lengths[part]), others.sum(axis=1)])
+            weighted = table * weights[:, None, part]
+            squares += np.einsum("fai,fai->fa", weighted, table)
+            weighted = weighted.reshape(len(lines), -1)
+            gradients[:, : self.n_columns] += _back(block, weighted)
+            if self.free:
+                gradients[:, -1] += weighted.sum(axis=1)
+        gradients = gradients.reshape(models.shape) + self.strengths[active][:, None, :] * models
+        # The difference of two scores is rounded, and so is the exponential of a number that is off by a unit of itself.
+        depths = 2 * self.n_scores + 24 + np.ceil(np.minimum(-2.0 * lowest, EXPONENTS))
+        unit = np.array([gamma(int(depth)) if np.isfinite(depth) else np.inf for depth in depths])
+        return Place(models, gradients, likely, least, np.sqrt(squares.max(axis=1)), np.sqrt(curved), unit)
+
+    def scale(self, gradients: Array) -> Array:
+        """Gradients in the columns that are used in single precision."""
+        found = gradients.copy()
+        if self.free:
+            found[:, :, :-1] -= self.center * found[:, :, -1:]
+        found *= self.units / self.largest_weight
+        return found
+
+    def _weigh(self, active: Rows) -> tuple[Any, Any]:
+        """Weights and strengths of some folds in single precision, in units of the largest weight."""
+        strengths = self.strengths[active] * self.units**2 / self.largest_weight
+        return (self.weights[active] / self.largest_weight).astype(np.float32), strengths.astype(np.float32)
+
+    def lengths_of(self, gradients: Array) -> Array:
+        """Norms of gradients in what stands in front of the Newton systems, without proof."""
+        assert self.solve is not None
+        scaled = self.scale(gradients)
+        most = np.abs(scaled).max(axis=(1, 2))
+        most = np.where((most > 0.0) & np.isfinite(most), most, 1.0)
+        scaled = (scaled / most[:, None, None]).astype(np.float32)
+        return np.sqrt(np.einsum("fak,fak->f", scaled, self.solve(scaled))) * most
+
+    def direction(self, place: Place, active: Rows, inexact: Array) -> Array:
+        """Newton steps by conjugate gradients, without proof."""
+        assert self.solve is not None
+        weights, strengths = self._weigh(active)
+        strengths, right = strengths[:, None, :], -self.scale(place.gradients)
+        sizes = np.abs(right).max(axis=(1, 2))[:, None, None]
+        sizes = np.where((sizes > 0.0) & np.isfinite(sizes), sizes, 1.0)
+
+        def product(moves: Any) -> Any:
+            lines = moves.reshape(-1, self.size)
+            found = np.zeros_like(lines)
+            for part, block in zip(self.parts, self.single, strict=True):
+                table, likely = _forward(block, lines).reshape(*moves.shape[:2], -1), place.likely[:, :, part]
+                table -= np.einsum("fai,fai->fi", table, likely)[:, None, :]
+                table *= likely
+                table *= weights[:, None, part]
+                found += _back(block, table.reshape(len(lines), -1))
+            return found.reshape(moves.shape) + strengths * moves
+
+        found, self.n_products = _conjugate_gradients(product, self.solve, (right / sizes).astype(np.float32), inexact)
+        steps: Array = found.astype(np.float64) * (self.units * sizes)
+        if self.free:
+            steps[:, :, -1] -= steps[:, :, :-1] @ self.center
+        return steps - steps.mean(axis=1, keepdims=True)
+
+    def renew_blocks(self, place: Place, active: Rows) -> None:
+        """Make what stands in front of the systems of some folds: one block per class, from some of the rows, or the diagonal."""
+        dense, n_rows = self.problem.matrix.stores_zeros, self.problem.n_rows
+        step = max(1, n_rows // (BLOCK_ROWS * self.size)) if self.is_factored else 1
+        (weights, strengths), likely = self._weigh(active), place.likely[:, :, ::step]
+        weights, strengths = weights[:, ::step] * (step / active.size), strengths.mean(axis=0)
+        curvatures = np.einsum("fai,fi->ai", likely * (1.0 - likely), weights)
+        if not self.is_factored:
+            squares = [block**2 if dense else block.power(2) for block in self.single]
+            diagonal = sum(_back(block, curvatures[:, part]) for part, block in zip(self.parts, squares, strict=True))
+            diagonal = diagonal + strengths
+            diagonal += 1e-6 * diagonal.max() + 1e-30
+            self.solve = lambda vectors: vectors / diagonal
+            return
+        pairs = zip(self.parts, self.single, strict=True)
+        rows = np.concatenate([block[-part.start % step :: step] for part, block in pairs])
+        inverses = np.empty((self.n_scores, self.size, self.size), dtype=np.float32)
+        for a, mine in enumerate(curvatures):
+            scaled = rows * np.sqrt(mine)[:, None]
+            block = scaled.T @ scaled
+            block[np.diag_indices(self.size)] += strengths + 1e-6 * np.trace(block) / self.size + 1e-30
+            inverse = spotri(spotrf(block.T, lower=1, clean=1, overwrite_a=1)[0], lower=1, overwrite_c=1)[0]
+            inverses[a] = inverse + np.tril(inverse, -1).T
+        self.solve = lambda vectors: np.matmul(vectors.transpose(1, 0, 2), inverses).transpose(1, 0, 2)
+
+    def advance(self, place: Place, active: Rows, inexact: Array) -> Place:
+        """The models after a Newton step each, shortened where the objective rises at its end; those that no step leads down stay."""
+        steps = self.direction(place, active, inexact)
+        descents = np.einsum("fak,fak->f", place.gradients, steps)
+        lengths = np.where(descents < 0.0, 1.0, 0.0)
+        found = self.at(place.models + lengths[:, None, None] * steps, active)
+        for _ in range(MOST_TRIALS):
+            slopes = np.einsum("fak,fak->f", found.gradients, steps)
+            # Near the optimum descents are no larger than the rounding of their sums.
+            noise = 1e-12 * np.abs(found.models * found.gradients).sum(axis=(1, 2))
+            long = np.flatnonzero(~(slopes <= np.maximum(0.5 * np.abs(descents), noise)) & (lengths > 0.0))
+            if not long.size:
+                break
+            with np.errstate(all="ignore"):
+                share = descents[long] / (descents[long] - slopes[long])
+            lengths[long] *= np.clip(np.where(np.isfinite(share), share, 0.1), 0.1, 0.7)
+            found.put(long, self.at(place.models[long] + lengths[long][:, None, None] * steps[long], active[long]))
+        return found
+
+    def find_common(self, budget: Budget = UNLIMITED) -> Point:
+        """The model of the folds' mean weights, roughly: no farther from it than the folds are."""
+        mean = np.array([len(self.folds)])
+        place = self.at(np.zeros((1, self.n_scores, self.size)), mean)
+        self.renew_blocks(place, mean)
+        own = np.eye(self.n_scores, dtype=np.float32)[self.problem.y].T
+        apart = ((self.weights[:-1] - self.weights[-1]) / self.largest_weight).astype(np.float32)
+        for _ in range(MOST_STEPS):
+            forces = (apart[:, None, :] * (place.likely - own)).reshape(-1, self.problem.n_rows)
+            others = sum(_back(block, forces[:, part]) for part, block in zip(self.parts, self.single, strict=True))
+            others = others.reshape(-1, self.n_scores, self.size)
+            size = self.lengths_of(place.gradients)[0]
+            assert self.solve is not None
+            if budget.spent or size <= NEAR * np.sqrt(np.einsum("fak,fak->f", others, self.solve(others)).max()):
+                break
+            ahead = self.advance(place, mean, np.full(1, INEXACT))
+            if np.array_equal(ahead.models, place.models):
+                break
+            place = ahead
+            if self.n_products > STALE:
+                self.renew_blocks(place, mean)
+        return unpacked(place.models[0], self.free)
+
+    def errors(self, models: Array) -> tuple[Array, Array]:
+        """The error of a row's score under each of some models is at most its length times the first, and the second."""
+        unit = float(np.max(self.problem.matrix.depths(3))) * (1.0 + 2.0 * gamma(self.n_columns + 8))
+        lengths = np.linalg.norm(models[:, :, : self.n_columns], axis=2).max(axis=1) * (1.0 + gamma(self.size + 8))
+        shifts = np.abs(models[:, :, -1]).max(axis=1) if self.free else np.zeros(len(models))
+        return unit * lengths, unit * shifts + self.noise
+
+    def make_metric(self, place: Place, k: int, fold: int) -> FoldMetric:
+        """``M`` of a fold, which is model ``k`` of a place."""
+        problem, curvatures = self.folds[fold], self.weights[fold] * place.least[k]
+        if not self.is_factored:
+            return FoldMetric(DiagonalMetric(problem, curvatures), place.least[k])
+        least = 0.0 if self.free else float(problem.quadratic.min())
+        metric = ColumnMetric(problem.hessian(curvatures), self.free, problem.n_rows + 16, least)
+        return FoldMetric(metric, place.least[k])
+
+    def measure(self, place: Place, k: int, fold: int, known: FoldMetric) -> tuple[float, float, float]:
+        """Model ``k`` of a place, that of a fold: how far it is at most from the optimum in the metric, at least the gradient's norm, and what of that is rounding."""
+        metric, strengths, model = known.metric, self.strengths[fold], place.models[k]
+        first, second = (float(part[k]) for part in self.errors(place.models))
+        largest_error = float(self.lengths.max()) * first + second
+        # Weights and sums, and the evaluation of a slope.
+        spread = (weight_share(self.folds[fold], self.depth) + place.unit[k]) * float(place.slopes[k])
+        # Scores that are off by e move a slope by p (1 - p) 2 e at most, at probabilities within e^(2 e).
+        spread += 2.5 * (first * float(place.curvatures[k, 0]) + second * float(place.curvatures[k, 1]))
+        spread *= 1.0 + gamma(self.problem.n_rows + 16) + 2.0 * place.unit[k]
+        # The model is taken from its mean over the classes: the same losses, and a gradient that differs by the strengths times that mean.
+        mean = np.abs(model.sum(axis=0)) / self.n_scores + gamma(self.n_scores + 4) * np.abs(model).sum(axis=0)
+        slack = spread * self.column_norms * (1.0 + FEW) + strengths * mean
+        nothing, gradient = np.zeros(self.size), place.gradients[k]
+        slacks = slack + FEW * (strengths * np.abs(model) + np.abs(gradient))
+        off = 2.0 * place.unit[k] + weight_share(self.folds[fold], self.depth) + FEW
+        ratio = known.ratio(place.least[k], self.weights[fold] > 0.0) * (1.0 - off)
+        if not (metric.eta < 0.5 and ratio > 0.25 and largest_error < 0.1 and np.isfinite(gradient).all()):
+            return np.inf, np.inf, 0.0
+        loosening = float(np.exp(2.0 * largest_error)) / ((1.0 - metric.eta) * ratio) * (1.0 + FEW)
+        norms = [metric.gradient_norm(line, more) for line, more in zip(gradient, slacks, strict=True)]
+        rounding = [metric.gradient_norm(nothing, more) for more in slacks]
+        nu, rounding_norm = (float(np.linalg.norm(part)) * loosening * (1.0 + FEW) for part in (norms, rounding))
+        if isinstance(metric, ColumnMetric):
+            largest = bound_row_norm(metric, float(self.lengths.max()))
+        else:
+            largest = float(metric.row_norms().max())
+        largest *= float(np.sqrt(2.0)) * (1.0 + FEW)
+        radius = float(local_radius(1.0, largest, np.asarray(nu), 0.0)) if largest * nu < HOPEFUL else np.inf
+        return radius, nu, rounding_norm
+
+    def bounds(
+        self, start: Point, tests: Sequence[Rows], decided: Decided, budget: Budget = UNLIMITED
+    ) -> list[tuple[Bounds, Point]]:
+        """Bounds of the queries of every fold's test rows, and its model.
+
+        Parameters
+        ----------
+        start : Point
+            A model near all of them.
+        tests : sequence of array
+            The rows that are asked about, fold by fold.
+        decided : callable
+            ``decided(lower, upper)``: of which rows bounds are good enough.
+        """
+        active = np.arange(len(self.folds))
+        queries = [self.problem.matrix[test] for test in tests]
+        found: list[Bounds | None] = [None] * active.size
+        models = np.repeat(packed(start, self.free)[None], active.size, axis=0)
+        models -= models.mean(axis=1, keepdims=True)
+        metrics: dict[int, FoldMetric] = {}
+        place = self.at(models, active)
+        self.renew_blocks(place, active)
+        before, inexact = self.lengths_of(place.gradients), np.full(active.size, INEXACT)
+        for _ in range(MOST_STEPS):
+            if not active.size or budget.spent:
+                break
+            place = self.advance(place, active, inexact)
+            now = self.lengths_of(place.gradients)
+            rates = np.divide(now, before, out=np.zeros_like(now), where=before > 0.0)
+            shares, kept = np.zeros(active.size), np.any(place.models != models[active], axis=(1, 2))
+            models[active] = place.models
+            for k in np.flatnonzero(rates < CONVERGING).tolist():
+                fold = int(active[k])
+                known = metrics.get(fold)
+                if known is None or known.ratio(place.least[k], self.weights[fold] > 0.0) < 0.5:
+                    known = metrics[fold] = self.make_metric(place, k, fold)
+                radius, nu, rounding = self.measure(place, k, fold, known)
+                if np.isfinite(radius):
+                    exhausted = nu <= 2.0 * rounding
+                    found[fold], shares[k] = self.ask(
+                        place, k, tests[fold], queries[fold], known, radius, decided, exhausted
+                    )
+                    kept[k] &= shares[k] < 1.0 and not exhausted
+            inexact = np.clip(np.maximum(0.5 * np.square(rates), 0.3 * shares), LEAST_INEXACT, INEXACT)
+            active, place, before, inexact = active[kept], place.take(kept), now[kept], inexact[kept]
+            if self.n_products > STALE and active.size:
+                self.renew_blocks(place, active)
+        points = [unpacked(model, self.free) for model in models]
+        nothing = [
+            make_unbounded_queries(test.size, self.n_scores) if known is None else known
+            for test, known in zip(tests, found, strict=True)
+        ]
+        return list(zip(nothing, points, strict=True))
+
+    def ask(
+        self,
+        place: Place,
+        k: int,
+        rows: Rows,
+        X: Matrix,
+        known: FoldMetric,
+        radius: float,
+        decided: Decided,
+        last: bool,
+    ) -> tuple[Bounds | None, float]:
+        """Bounds of the queries of some rows, where these are about to be good enough or no better ones will come, and what the gradient has to be reduced to for that, roughly; 1 where they are."""
+        scores = X @ place.models[k][:, : self.n_columns].T
+        scores = scores + place.models[k][:, -1] if self.free else scores
+        (first, second), norms = self.errors(place.models), known.metric.norms(X)
+        errors, reference = self.lengths[rows] * first[k] + second[k], scores.argmax(axis=1)
+        # A score is measured from the mean of all classes; a lead is a difference of two.
+        directions = np.sqrt(np.repeat([1.0 - 1.0 / self.n_scores, 2.0], self.n_scores))
+
+        def ask(some: Any, share: float = 1.0) -> Bounds:
+            half = share * radius * np.outer(norms[some], directions) * (1.0 + FEW)
+            return widen_queries(scores[some], half, errors[some], reference[some])
+
+        # The rows that stand in the way: those of the smallest leads for their norms, and those of the largest norms.
+        best = np.partition(scores, -2, axis=1)
+        order = np.argsort((best[:, -1] - best[:, -2]) / norms)[:N_HARDEST], np.argsort(-norms)[:N_HARDEST]
+        hardest = np.unique(np.concatenate(order))
+        for share in (1.0, *SHARES):
+            if decided(*ask(hardest, share)).all():
+                break
+        else:
+            share = 0.0
+        if share < 1.0 and not last:
+            return None, share
+        bounds = ask(slice(None))
+        return bounds, 1.0 if decided(*bounds).all() else SHARES[0]
+
+
+def _forward(block: Any, lines: Any) -> Any:
+    """Scores of a block's rows under some models, one line each."""
+    if isinstance(block, np.ndarray):
+        return lines @ block.T
+    return np.ascontiguousarray((block @ np.ascontiguousarray(lines.T)).T)
+
+
+def _back(block: Any, weights: Any) -> Any:
+    """Sums of a block's rows under some weights, one line each."""
+    if isinstance(block, np.ndarray):
+        return weights @ block
+    return (block.T @ np.ascontiguousarray(weights.T)).T
+
+
+def _conjugate_gradients(
+    product: Callable[[Any], Any], solve: Callable[[Any], Any], right: Any, inexact: Array
+) -> tuple[Any, int]:
+    """Solutions of one system per line, up to a share of each right side, and the number of products."""
+    left, found, count = right, np.zeros_like(right), 0
+    step = solve(left)
+    size = np.einsum("fak,fak->f", left, step)
+    goal = np.square(inexact) * size
+    while count < MOST_PRODUCTS and np.any(going := size > goal):
+        image, count = product(step), count + 1
+        curvature = np.einsum("fak,fak->f", step, image)
+        length = np.divide(size, curvature, out=np.zeros_like(size), where=going & (curvature > 0.0))
+        found = found + length[:, None, None] * step
+        left = left - length[:, None, None] * image
+        ahead = solve(left)
+        before, size = size, np.where(length > 0.0, np.einsum("fak,fak->f", left, ahead), 0.0)
+        step = ahead + np.divide(size, before, out=np.zeros_like(size), where=before > 0.0)[:, None, None] * step
+    return found, count
