@@ -7,7 +7,10 @@ import numpy as np
 import polars as pl
 import pytest
 from rich.console import Console
-from sklearn.metrics import roc_auc_score
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.model_selection import LeaveOneOut, cross_val_predict
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import glru
@@ -169,7 +172,7 @@ def test_whatif_for_people():
 def test_tune(cancer, tmp_path):
     data, X, _ = cancer
     out = tmp_path / "path.csv"
-    said = answer("tune", "breast_cancer", "--lam", "1,0.1,0.01,0.001", "--out", out)
+    said = answer("tune", "breast_cancer", "--lam", "1,0.1,0.01,0.001", "--out", out, "--fit-once")
     path = glru.loocv_path(glru.Problem(X, data.y, penalty=glru.L2(1.0), fit_intercept=True), [1.0, 0.1, 0.01, 0.001])
     assert said["result"]["best"] == path.best_lam == 0.001 and said["result"]["certified"] is path.certified is True
     assert [step["lower"] for step in said["result"]["path"]] == path.lower.tolist()
@@ -178,13 +181,26 @@ def test_tune(cancer, tmp_path):
 
 def test_tune_by_C_and_log_loss():
     data = load("wine:0v1")
-    said = answer("tune", "wine:0v1", "--C", "0.01:1:3", "--criterion", "log_loss")
+    said = answer("tune", "wine:0v1", "--C", "0.01:1:3", "--criterion", "log_loss", "--fit-once")
     problem = glru.Problem(standardise(data.X), data.y, penalty=glru.L2(1.0), fit_intercept=True, scaling="sum")
     path = glru.loocv_path(problem, [100.0, 10.0, 1.0], criterion="log_loss")
     assert [step["C"] for step in said["result"]["path"]] == pytest.approx([0.01, 0.1, 1.0])
     assert [step["upper"] for step in said["result"]["path"]] == pytest.approx(path.upper.tolist(), rel=1e-9)
     assert said["result"]["strength"] == "C"
     assert "criterion 'squared_error' does not fit" in complaint("tune", "wine:0v1", "--criterion", "squared_error")
+
+
+@pytest.mark.parametrize("strength", ["C", "lam"])
+def test_tune_prepares_columns_again_without_each_row(strength):
+    """By default the scaler is fitted without each row: what scikit-learn gives for the whole pipeline."""
+    data = load("wine:0v1")
+    said = answer("tune", "wine:0v1", f"--{strength}", "0.02,0.2", "--criterion", "log_loss")
+    assert said["settings"]["fit_once"] is False
+    for step in said["result"]["path"]:
+        C = step["C"] if strength == "C" else 1.0 / (step["lam"] * (data.y.size - 1))
+        model = make_pipeline(StandardScaler(), LogisticRegression(C=C, solver="newton-cholesky", tol=1e-11))
+        chances = cross_val_predict(model, data.X, data.y, cv=LeaveOneOut(), method="predict_proba")
+        assert step["lower"] - 1e-9 <= log_loss(data.y, chances) <= step["upper"] + 1e-9 < step["lower"] + 1e-5
 
 
 def test_tune_for_people_and_in_pictures(tmp_path):

@@ -4,17 +4,19 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
+from sklearn.base import clone
 
 import glru
 from glru._options import Budget, OutOfTime
 from glru.bounds import ScoreBounds
 from glru.cli import inputs, output
-from glru.cli.loocv import describe, describe_once, to_sentences
+from glru.cli.loocv import FitOnce, describe, describe_once, describe_preparation, to_sentences
 from glru.cli.options import (
     Checkpoint,
     DataOptions,
@@ -27,9 +29,12 @@ from glru.cli.options import (
 from glru.cli.output import INTERRUPTED, TIME_IS_UP, show_progress
 from glru.display.paths import STEP_CRITERIA, name_step
 from glru.linalg import Array
+from glru.model_selection.loocv import validate_strengths
 from glru.report import path_page, stepwise_page
 from glru.report.frame import format_count, format_interval
 from glru.report.quality import constant_value, sampling_interval
+from glru.sklearn.adapt import adapt_again
+from glru.updates.refits import Refits
 
 PRINTED_STEPS, PRINTED_NAMES = 15, 12
 """Steps and names that are printed."""
@@ -370,6 +375,7 @@ def tune(
     width: Annotated[
         float | None, typer.Option(help="Refine until every held-out score is known to this width.")
     ] = None,
+    fit_once: FitOnce = False,
     checkpoint: Checkpoint = None,
     max_seconds: MaxSeconds = None,
 ) -> None:
@@ -383,17 +389,29 @@ def tune(
     with show_progress(out.quiet) as report:
         job = inputs.make_job(data, loss, strength)
         inputs.require_pairs(job)
-        path = glru.loocv_path(
-            job.problem,
+        if not fit_once:
+            job = inputs.refit_steps(job, strength)
+        path = validate_strengths(
+            partial(_strengthen, job),
             [1.0 / value for value in values] if C is not None else values,
-            criterion=criterion,
-            width=width,
-            tol=loss.tol,
-            progress=_count_strengths(report, len(values), budget),
-            checkpoint=checkpoint,
+            criterion,
+            width,
+            loss.tol,
+            _count_strengths(report, len(values), budget),
+            checkpoint,
         )
     seconds = {"read": job.seconds, "total": time.perf_counter() - begin}
     output.deliver(make_tune_outcome(job, path, C is not None, width, seconds), out)
+
+
+def _strengthen(job: inputs.Job, lam: float) -> tuple[glru.Problem, Refits | None]:
+    """The problem of a job under another strength, and what leaving out a row changes of its preparation."""
+    if job.adapted is None:
+        return job.problem.derive(penalty=glru.L2(lam)), None
+    model = clone(job.adapted.estimator)
+    model.set_params(**({"lam": lam} if model.lam is not None else {"C": 1.0 / lam}))
+    again = adapt_again(job.adapted, model)
+    return again.problems[0], again.refits[0]
 
 
 def parse_grid(text: str) -> list[float]:
@@ -430,7 +448,8 @@ def make_tune_outcome(
     name = "C" if as_C else "lam"
     strengths = 1.0 / path.lams if as_C else path.lams
     best = float(strengths[path.best_index])
-    facts = job.facts | {"settings": {"criterion": path.criterion, "width": width}}
+    settings = {"criterion": path.criterion, "width": width}
+    facts = job.facts | {"settings": settings | {"fit_once": job.adapted is None, "filled_once": job.filled_once}}
     facts["model"] = job.facts["model"] | {"lam": None, "C": None}
     values: dict[str, Any] = {
         "strength": name,
@@ -445,7 +464,7 @@ def make_tune_outcome(
         ],
     }
     model = ("model", f"{job.facts['model']['loss']} loss, {strengths.size} values of {name}")
-    lines = [*describe(job)[:-1], model, *describe_once(job)]
+    lines = [*describe(job)[:-1], model, ("preparation", describe_preparation(job, path.best))]
     described = list(lines)
     remarks = _remark_on_strengths(job, path, name, strengths)
     lines += _describe_strengths(path, name, strengths)

@@ -49,6 +49,16 @@ NOTES = {
 }
 
 
+FitOnce = Annotated[
+    bool,
+    typer.Option(
+        "--fit-once",
+        help="Fit scales, filled values and encodings once, to all rows, as the paper does; by default they are fitted again "
+        "without each row, and missing values are filled by the mean. Methods that follow the paper fit once.",
+    ),
+]
+
+
 def loocv(
     data: DataOptions,
     loss: LossOptions,
@@ -71,14 +81,7 @@ def loocv(
         int, typer.Option(metavar="N", min=0, help="Retrain N rows by brute force (all where N is larger) and compare.")
     ] = 0,
     seed: Annotated[int, typer.Option(help="Random seed for the choice of the rows of --verify.")] = 0,
-    fit_once: Annotated[
-        bool,
-        typer.Option(
-            "--fit-once",
-            help="Fit scales, filled values and encodings once, to all rows, as the paper does; by default they are fitted again "
-            "without each row, and missing values are filled by the mean. Methods that follow the paper fit once.",
-        ),
-    ] = False,
+    fit_once: FitOnce = False,
     checkpoint: Checkpoint = None,
     max_seconds: MaxSeconds = None,
 ) -> None:
@@ -172,7 +175,7 @@ def make_outcome(
         "metrics": {name: {"lower": low, "upper": high} for name, (low, high) in metrics.items()},
         "verify": check,
     }
-    lines = [*describe(job), ("preparation", _describe_preparation(job, result))]
+    lines = [*describe(job), ("preparation", describe_preparation(job, result))]
     if problem.loss.task == "classification":
         values["errors"] = {"lower": result.errors_lower, "upper": result.errors_upper}
         sampled = sampling_interval(result.errors_lower, result.errors_upper, problem.n_rows)
@@ -284,7 +287,7 @@ def describe_once(job: inputs.Job) -> list[tuple[str, str]]:
     return [("preparation", f"{what}: fitted once, to all rows of the data")] if what else []
 
 
-def _describe_preparation(job: inputs.Job, result: glru.results.LOOCVResult) -> str:
+def describe_preparation(job: inputs.Job, result: glru.results.LOOCVResult) -> str:
     """What was done to the columns, and whether it was fitted again without each row."""
     what = describe_steps(job)
     once = "missing values filled once, by all rows, the held-out row among them, because refilling them without each row would take too long for this many rows"

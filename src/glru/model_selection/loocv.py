@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -19,7 +19,7 @@ from glru._results import Shown, make_frame, show_interval
 from glru.bounds import ScoreBounds, convert_queries, require_probabilities, shift
 from glru.cascade import OPEN, STAGES, USUAL_MEMORY, Cascade, Report, measure_smallest_batch, reporter
 from glru.linalg import Array, calm_blas, to_host
-from glru.losses import Hinge, WithOffset
+from glru.losses import Hinge, Loss, WithOffset
 from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.result import LOOCVResult, RowResults, WrittenRows, count_stages
 from glru.penalties import L2
@@ -517,18 +517,21 @@ def loocv_path(
     require_problem(problem, "For an estimator use glru.GLRUClassifierCV or glru.GLRURegressorCV.")
     if not isinstance(problem.penalty, L2) or problem.penalty.n_columns is not None:
         raise ValueError(f"loocv_path needs an L2 penalty of one strength; got {problem.penalty!r}.")
-    task = problem.loss.task
-    known: tuple[Criterion, ...] = ("error", "log_loss") if task == "classification" else ("squared_error",)
-    known = known if problem.loss.link == "identity" else ("deviance", "squared_error")
-    criterion = known[0] if criterion is None else criterion
-    if criterion not in known:
-        raise ValueError(
-            f"criterion {criterion!r} does not fit a {task} loss; got {problem.loss!r}. Use {' or '.join(map(repr, known))}."
-        )
-    if criterion == "log_loss":
-        require_probabilities(criterion, problem.loss)
-    if criterion == "log_loss" and width is None:
-        width = 1e-6
+    return validate_strengths(
+        lambda lam: (problem.derive(penalty=L2(lam)), None), lams, criterion, width, tol, progress, checkpoint
+    )
+
+
+def validate_strengths(
+    make: Callable[[float], tuple[Problem, Refits | None]],
+    lams: Sequence[float],
+    criterion: Criterion | None,
+    width: float | None,
+    tol: float,
+    progress: bool | Report,
+    checkpoint: str | Path | None,
+) -> LOOCVPath:
+    """:func:`loocv_path`, where ``make`` gives the problem of a strength, and what leaving out a row changes beside the row."""
     grid = np.sort(np.asarray(lams, dtype=np.float64))[::-1]
     if grid.size == 0:
         raise ValueError("lams must hold at least one strength; got none.")
@@ -536,10 +539,29 @@ def loocv_path(
     results: list[LOOCVResult] = []
     solution: Solution | None = None
     for lam in grid:
-        solution = ensure_trained(problem.derive(penalty=L2(float(lam))), tol, stored, start=solution)
-        results.append(leave_one_out(solution, width=width, progress=progress, checkpoint=stored))
+        problem, refits = make(float(lam))
+        if solution is None:
+            criterion = _choose_criterion(problem.loss, criterion)
+            width = 1e-6 if criterion == "log_loss" and width is None else width
+        solution = ensure_trained(problem, tol, stored, start=solution)
+        results.append(leave_one_out(solution, width=width, progress=progress, checkpoint=stored, refits=refits))
+    assert criterion is not None
     pairs = np.array([_value(result, criterion) for result in results])
     return LOOCVPath(grid, tuple(results), criterion, pairs[:, 0], pairs[:, 1])
+
+
+def _choose_criterion(loss: Loss, criterion: Criterion | None) -> Criterion:
+    """The criterion asked for, or the first one that fits the loss."""
+    known: tuple[Criterion, ...] = ("error", "log_loss") if loss.task == "classification" else ("squared_error",)
+    known = known if loss.link == "identity" else ("deviance", "squared_error")
+    criterion = known[0] if criterion is None else criterion
+    if criterion not in known:
+        raise ValueError(
+            f"criterion {criterion!r} does not fit a {loss.task} loss; got {loss!r}. Use {' or '.join(map(repr, known))}."
+        )
+    if criterion == "log_loss":
+        require_probabilities(criterion, loss)
+    return criterion
 
 
 def _value(result: LOOCVResult, criterion: Criterion) -> tuple[float, float]:
