@@ -489,7 +489,7 @@ class PenaltyFolds:
         self.base, self.norms = known, known.norms
         self.growth = compute_growth(self.metrics, known)
         self.models = common.model + offsets
-        if offsets.any():
+        if own or offsets.any():
             self.gradients, self.squares, self.moved = rows.at(self.models, every, self.references, known.long)
         else:
             self.gradients, self.squares = rows.shares.T @ common.gradients, rows.shares.T @ common.squares
