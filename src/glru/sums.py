@@ -89,28 +89,14 @@ class RowValues:
 @final
 @dataclass(frozen=True, eq=False)
 class Expansion:
-    """Sums over the rows at a point.
+    """Sums over the rows at a point."""
 
-    Attributes
-    ----------
-    value : float
-        ``sum_i s_i l_i``.
-    gradient : array
-        ``sum_i s_i l'_i x_i``, the intercept's entry last.
-    slope_norm, curvature_norm : float
-        ``sqrt(sum_i s_i l'_i^2)``, and ``sqrt(sum_i s_i l''_i^2)`` of a loss without smoothness (0 otherwise).
-    hessian : array or None
-        Upper triangle of ``sum_i s_i l''_i x_i x_i^T``, where X lives; the lower one holds anything.
-    rows : RowValues or None
-        What was summed, of rows in memory.
-    """
-
-    value: float
-    gradient: Array
-    slope_norm: float
-    hessian: Any
-    rows: RowValues | None = None
-    curvature_norm: float = 0.0
+    value: float  # ``sum_i s_i l_i``
+    gradient: Array  # ``sum_i s_i l'_i x_i``, the intercept's entry last
+    slope_norm: float  # ``sqrt(sum_i s_i l'_i^2)``
+    hessian: Any  # upper triangle of ``sum_i s_i l''_i x_i x_i^T``, where X lives; the lower one holds anything
+    rows: RowValues | None = None  # what was summed, of rows in memory
+    curvature_norm: float = 0.0  # ``sqrt(sum_i s_i l''_i^2)`` of a loss without smoothness
 
     def __add__(self, other: "Expansion") -> "Expansion":
         hessian = None if self.hessian is None or other.hessian is None else self.hessian + other.hessian

@@ -1,7 +1,8 @@
 """Pictures of scores: of held-out rows, of queries after a change, and of the rows of each class by their labels."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,8 +143,34 @@ def shorten(name: str, most: int = 24) -> str:
 HELD_OUT_GROUPS: Groups = {1: ("correct", BLUE), -1: ("wrong", ORANGE), 0: ("open", GREY)}
 
 
+class ScoreDisplay(ABC):
+    """Intervals of scores in the order they are drawn, under a title."""
+
+    lower: Array
+    upper: Array
+    title: str
+
+    @abstractmethod
+    def _draw(self, ax: Any, bounds: ScoreBounds) -> None:
+        """Draw the intervals and name the axes."""
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw the intervals.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if not given.
+        """
+        self.ax_ = ax = make_axes(ax)
+        self.figure_ = ax.figure
+        self._draw(ax, ScoreBounds(self.lower, self.upper))
+        ax.set_title(self.title, loc="left", fontsize=11)
+        return self
+
+
 @final
-class LOOCVDisplay:
+class LOOCVDisplay(ScoreDisplay):
     """Held-out intervals: of classes sorted by class and score and coloured by correct, wrong or open; of a regression over the targets.
 
     Parameters
@@ -221,16 +248,7 @@ class LOOCVDisplay:
         name = f"held-out {'log-odds' if result.problem.loss.probabilities else 'score'}"
         return cls(*result.bounds.take(order), result.y[order], f"{rows}, {errors}{more}", classes, name)
 
-    def plot(self, ax: Any = None) -> "LOOCVDisplay":
-        """Draw the intervals.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Where to draw; a new figure if not given.
-        """
-        ax = make_axes(ax)
-        bounds = ScoreBounds(self.lower, self.upper)
+    def _draw(self, ax: Any, bounds: ScoreBounds) -> None:
         if self.classes is None:
             draw_agreement(ax, self.y, bounds)
             ax.set_xlabel("target")
@@ -239,16 +257,13 @@ class LOOCVDisplay:
             draw_sides(ax, bounds, self.verdicts, HELD_OUT_GROUPS, int(np.sum(self.y < 0)), self.classes)
             ax.set_xlabel("rows of each class, sorted by held-out score")
             ax.set_ylabel(self.score_name)
-        ax.set_title(self.title, loc="left", fontsize=11)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
 
 CHANGE_GROUPS: Groups = {1: ("label unchanged", BLUE), -1: ("label changed", ORANGE), 0: ("open", GREY)}
 
 
 @final
-class AfterDisplay:
+class AfterDisplay(ScoreDisplay):
     """Intervals of the retrained scores: of classes by the label before, coloured by whether it is proven to stay; of a regression by how much predictions change.
 
     Parameters
@@ -322,16 +337,7 @@ class AfterDisplay:
         )
         return cls(*bounds.take(order), old_scores[order], title, classes)
 
-    def plot(self, ax: Any = None) -> "AfterDisplay":
-        """Draw the intervals.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Where to draw; a new figure if not given.
-        """
-        ax = make_axes(ax)
-        bounds = ScoreBounds(self.lower, self.upper)
+    def _draw(self, ax: Any, bounds: ScoreBounds) -> None:
         if self.classes is None:
             moves = ScoreBounds(self.lower - self.old_scores, self.upper - self.old_scores)
             draw_agreement(ax, self.old_scores, moves, diagonal=False)
@@ -342,9 +348,6 @@ class AfterDisplay:
             draw_sides(ax, bounds, self.verdicts, CHANGE_GROUPS, int(np.sum(self.old_scores <= 0)), before)
             ax.set_xlabel("queries by their label before the change, sorted by retrained score")
             ax.set_ylabel("retrained score")
-        ax.set_title(self.title, loc="left", fontsize=11)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
 
 def find_verdicts(bounds: ScoreBounds, old_scores: Array) -> NDArray[np.int8]:

@@ -533,28 +533,15 @@ class RowMetric(NewtonSystem, Metric):
 @final
 @dataclass(frozen=True, eq=False)
 class Answers:
-    r"""``H^-1 x`` of queries: on the penalised columns :math:`\Lambda^{-1} (x - X^\top v)`.
+    r"""``H^-1 x`` of queries: on the penalised columns :math:`\Lambda^{-1} (x - X^\top v)`."""
 
-    Attributes
-    ----------
-    images : array of shape (n_rows, n_queries)
-        ``X Lambda^-1 x``.
-    border : array of shape (n_free, n_queries)
-        The queries' entries in the unpenalised coordinates.
-    duals : array of shape (n_rows, n_queries)
-        ``v``.
-    norms, residual_norms : array of shape (n_queries,)
-        At least the norms of the queries in the inverse metric, and of what the images miss of them.
-    lengths : array of shape (n_queries,)
-        At least the norms of the queries in the metric of the penalty.
-    """
-
-    images: Array
-    border: Array
-    duals: Array
+    images: Array  # shape (n_rows, n_queries): ``X Lambda^-1 x``
+    border: Array  # shape (n_free, n_queries): the queries' entries in the unpenalised coordinates
+    duals: Array  # shape (n_rows, n_queries): ``v``
+    # Shape (n_queries,): at least the norms of the queries in the inverse metric, and of what the images miss of them.
     norms: Array
     residual_norms: Array
-    lengths: Array
+    lengths: Array  # shape (n_queries,): at least the norms of the queries in the metric of the penalty
 
 
 @final

@@ -181,16 +181,13 @@ def _classification(result: LOOCVResult, data_name: str, classes: tuple[str, str
     labels, y, n_rows = result.bounds.signs, result.y, result.problem.n_rows
     verdicts = result.bounds.verdicts(y)
     errors = format_interval(result.errors_lower, result.errors_upper)
+    low, high = sampling_interval(result.errors_lower, result.errors_upper, n_rows)
     summary = [
         f"Each of the {format_count(n_rows, 'row')} of {data_name} was held out once: {errors} of them get the wrong class from the "
         f"model trained on all other rows; the constant answer, always the more frequent class, gets {constant_errors(y):,} wrong.",
+        f"For other rows of the same kind, the error rate lies between {100 * low:.3g} and {100 * high:.3g} % (95 % interval).",
         _describe_proof(result, n_rows),
     ]
-    low, high = sampling_interval(result.errors_lower, result.errors_upper, n_rows)
-    summary.insert(
-        1,
-        f"For other rows of the same kind, the error rate lies between {100 * low:.3g} and {100 * high:.3g} % (95 % interval).",
-    )
     low, high = result.metric_bounds("accuracy")
     accuracy = format_interval(100.0 * low, 100.0 * high)
     numbers = [("held-out errors", errors), ("held-out accuracy", f"{accuracy} %")]
@@ -232,11 +229,9 @@ def _describe_proof(result: LOOCVResult, n_rows: int) -> str:
         f"first; brute force needs {n_rows:,}."
     )
     text += "".join(f" {part}." for part in describe_open(result))
-    return (
-        text
-        if result.limit is None
-        else f"{text} {format_count(int(np.sum(result.limited)), 'row')} given up: {result.limit}."
-    )
+    if result.limit is None:
+        return text
+    return f"{text} {format_count(int(np.sum(result.limited)), 'row')} given up: {result.limit}."
 
 
 def describe_open(result: LOOCVResult) -> list[str]:
@@ -271,16 +266,10 @@ def draw_sides(
     for rows, first in _bins(order, verdicts, n_first):
         place = first + 0.5 * (rows.size - 1) + (gap if first >= n_first else 0.0)
         kind, word = kinds[int(verdicts[rows[0]])]
-        text = (
-            tip(int(rows[0]))
-            if rows.size == 1
-            else (
-                f"{rows.size:,} rows side by side, {word}\nscores {bounds.lower[rows].min():.5g} to {bounds.upper[rows].max():.5g}"
-            )
-        )
-        marks.append(
-            Mark(place, bounds.lower[rows].min(), bounds.upper[rows].max(), kind, text, float(np.median(scores[rows])))
-        )
+        least, most = bounds.lower[rows].min(), bounds.upper[rows].max()
+        text = f"{rows.size:,} rows side by side, {word}\nscores {least:.5g} to {most:.5g}"
+        text = tip(int(rows[0])) if rows.size == 1 else text
+        marks.append(Mark(place, least, most, kind, text, float(np.median(scores[rows]))))
     counts = {verdict: int(np.sum(verdicts == verdict)) for verdict in kinds}
     legend = {kind: f"{word} ({counts[verdict]:,})" for verdict, (kind, word) in kinds.items() if counts[verdict]}
     beyond = int(np.sum((scores < low) | (scores > high)))
@@ -342,9 +331,8 @@ def _stages(result: LOOCVResult) -> Section:
     rows: list[list[Cell]] = [
         [STAGE_NAMES.get(stage, stage), meaning[stage], number] for stage, number in result.decided_by.items()
     ]
-    return Section(
-        "How rows were decided", "The cheapest proof is tried first.", table(["stage", "what it is", "rows"], rows)
-    )
+    header = ["stage", "what it is", "rows"]
+    return Section("How rows were decided", "The cheapest proof is tried first.", table(header, rows))
 
 
 def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str]) -> Parts:
@@ -403,15 +391,10 @@ def draw_agreement(known: Array, bounds: ScoreBounds, tip: Callable[[int], str])
     )
     sums = [np.bincount(inverse, values) / counts for values in (known, scores)]
     shades = np.minimum(np.ceil(3.0 * np.log1p(counts) / np.log1p(counts.max())), 3.0).astype(int)
+    tips = [f"{n:,} rows around here" if n > 1 else tip(int(row)) for n, row in zip(counts, first, strict=True)]
     return [
-        Mark(
-            sums[0][k],
-            sums[1][k],
-            sums[1][k],
-            f"good shade-{shades[k]}",
-            f"{counts[k]:,} rows around here" if counts[k] > 1 else tip(int(first[k])),
-        )
-        for k in range(counts.size)
+        Mark(at, score, score, f"good shade-{shade}", text)
+        for at, score, shade, text in zip(*sums, shades, tips, strict=True)
     ]
 
 
@@ -426,16 +409,8 @@ def _influence(
     labelled = result.problem.loss.task == "classification"
     kinds = ["bad" if labelled and result.y[row] < 0.0 else "good" for row in influence.rows]
     names = [name(int(row)) for row in influence.rows]
-    marks = [
-        Mark(
-            k,
-            lower[k],
-            upper[k],
-            kinds[k],
-            f"row {names[k]}\nCook's distance {format_interval(lower[k], upper[k], 6)}",
-        )
-        for k in range(len(names))
-    ]
+    tips = [f"row {names[k]}\nCook's distance {format_interval(lower[k], upper[k], 6)}" for k in range(len(names))]
+    marks = [Mark(k, lower[k], upper[k], kinds[k], tips[k]) for k in range(len(names))]
     x = fit_axis([0.0, *upper.tolist()], "Cook's distance", zero=True)
     legend = {"good": f"class {classes[1]}", "bad": f"class {classes[0]}"} if labelled else {}
     proof = "it is proven that no other row changes it more" if influence.certified else "other rows may change it more"

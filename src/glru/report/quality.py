@@ -161,27 +161,14 @@ def metrics_section(result: LOOCVResult, classes: tuple[str, str] | None) -> Sec
     if result.classes is not None:
         n_rows = result.y.size
         low, high = sampling_interval(result.errors_lower, result.errors_upper, n_rows)
-        rows.insert(
-            0,
-            [
-                "error rate",
-                format_interval(result.errors_lower / n_rows, result.errors_upper / n_rows),
-                f"95 % interval {100 * low:.3g} to {100 * high:.3g} %",
-            ],
-        )
-        rows.insert(
-            1,
-            [
-                "error rate of the constant answer",
-                f"{constant_errors(result.y) / n_rows:.4g}",
-                "always the most frequent class",
-            ],
-        )
-    return Section(
-        "Metrics",
-        "Of the held-out scores; each value is proven to the digits shown.",
-        table(["metric", "value", ""], rows),
-    )
+        rate = format_interval(result.errors_lower / n_rows, result.errors_upper / n_rows)
+        constant = f"{constant_errors(result.y) / n_rows:.4g}"
+        rows[:0] = [
+            ["error rate", rate, f"95 % interval {100 * low:.3g} to {100 * high:.3g} %"],
+            ["error rate of the constant answer", constant, "always the most frequent class"],
+        ]
+    text = "Of the held-out scores; each value is proven to the digits shown."
+    return Section("Metrics", text, table(["metric", "value", ""], rows))
 
 
 def roc_section(result: LOOCVResult) -> Section:

@@ -78,8 +78,8 @@ class Walk:
         self.modes: Modes = []
 
     def set_apart(self, rows: Mask, reason: str) -> None:
-        """Set rows apart; a mask of rows, or of rows and columns."""
-        rows = np.asarray(rows.any(axis=1)) if rows.ndim == 2 else rows
+        """Set rows apart; a mask of rows, or of rows (one line: all of them) and columns."""
+        rows = np.broadcast_to(rows.any(axis=1), self.alone.shape) if rows.ndim == 2 else rows
         if rows.any() and reason not in self.reasons:
             self.reasons.append(reason)
         self.alone |= rows
@@ -600,8 +600,7 @@ def _variance_threshold(walk: Walk, step: Any, columns: Columns) -> Columns:
         walk.set_apart(near | ((variance > step.threshold) != support), "a column's variance crosses the threshold")
     elif not walk.intercept:
         # With an intercept, a constant column under a penalty is as good as none.
-        lost = np.broadcast_to(columns.constant & support, (walk.alone.size, support.size))
-        walk.set_apart(lost, "a column is constant without a row, and dropped")
+        walk.set_apart(columns.constant & support, "a column is constant without a row, and dropped")
     return columns.take(given, kept)
 
 
@@ -689,9 +688,7 @@ def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, pena
         ratio = np.where(constant, 1.0, ratio)
         # As good as none, unless a filled value moves: its rounding is all that the column has then.
         rough = constant & columns.missing.any(axis=0) & (columns.fill != columns.fill0)
-        walk.set_apart(
-            np.broadcast_to(rough, (walk.alone.size, rough.shape[1])), "a filled column is constant without a row"
-        )
+        walk.set_apart(rough, "a filled column is constant without a row")
     if not penalised:
         walk.set_apart(constant, "a column without a penalty is constant without a row")
     strengths = np.square(ratio, out=ratio)
@@ -700,9 +697,7 @@ def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, pena
     least, most = strengths.min(initial=np.inf), strengths.max(initial=0.0)
     if not (least > 0.0 and most < np.inf and np.isfinite(fills).all()):
         unknown = ~np.isfinite(strengths) | (strengths <= 0.0) | ~np.isfinite(fills)
-        walk.set_apart(
-            np.broadcast_to(unknown, (walk.alone.size, made.shape[1])), "a column has no value in any other row"
-        )
+        walk.set_apart(unknown, "a column has no value in any other row")
     # Against what the steps would make of the columns as they are in float64: each value errs by the rounding.
     rho_error = columns.scale_error / scale0**2 + 4.0 * rounding * (1.0 + rounding) + OPERATIONS * UNIT
     largest = np.maximum(np.maximum(made.max(axis=0), -made.min(axis=0)), np.finfo(np.float64).tiny)
@@ -711,10 +706,7 @@ def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, pena
         raise Unfollowed("the values of a column differ by little more than their rounding")
     # The error is one of 1: far below that a factor is known too badly.
     if not LARGEST_ERROR * least >= error:
-        walk.set_apart(
-            np.broadcast_to(LARGEST_ERROR * strengths < error, (walk.alone.size, made.shape[1])),
-            "a column loses nearly all of its spread",
-        )
+        walk.set_apart(LARGEST_ERROR * strengths < error, "a column loses nearly all of its spread")
     if walk.alone.any() or strengths.shape[0] == 1:
         strengths = np.where(walk.alone[:, None], 1.0, strengths)
     moved, scales = bool(np.any(fills)), bool(np.any(strengths != 1.0))
@@ -775,8 +767,7 @@ def _find_moves(walk: Walk, columns: Columns, rounding: Array, intercept: bool) 
     # Filled means stay where they are behind a step that takes off the mean: then only the other values move.
     stay = ~holes | (np.abs(filled + shifts).max(axis=0) <= SURE * shift_error[0])
     walk.set_apart(
-        np.broadcast_to((shifts != 0.0) & ~stay, (walk.alone.size, stay.size)),
-        "without an intercept, values and filled values of a column are shifted differently",
+        (shifts != 0.0) & ~stay, "without an intercept, values and filled values of a column are shifted differently"
     )
     # Of other columns with holes only the filled values move, without the rows that are not set apart.
     shifted = (np.abs(shifts).max(axis=0) > 0.0) & stay

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, singledispatch
 from importlib import import_module
+from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
@@ -63,21 +64,33 @@ def _(result: LOOCVResult, problem: Problem, queries: Any, targets: Any) -> list
         raise ValueError(f"only proven bounds can be verified; the method {result.method!r} proves nothing.")
     if len(result.score_lower) != problem.n_rows:
         raise ValueError(f"the result is of {len(result.score_lower)} rows, the problem has {problem.n_rows}.")
+    everyone = np.arange(problem.n_rows)
+
+    def model(row: int) -> Callable[[], Problem]:
+        return _reweigh(problem, np.where(everyone == row, 0.0, problem.sample_weight))
+
+    return _list_held_out(result, problem, [f"row {row}" for row in everyone], everyone, everyone, model)
+
+
+def _list_held_out(
+    result: LOOCVResult | CrossValResult,
+    problem: Problem,
+    names: list[str],
+    rows: NDArray[np.intp],
+    folds: NDArray[np.intp],
+    model: Callable[[int], Callable[[], Problem]],
+) -> list[Claim]:
+    """The claims about held-out rows, fold by fold."""
     _require_own(result, problem)
-    found = []
-    for row in range(problem.n_rows):
+    found, edges = [], np.searchsorted(folds, np.arange(folds[-1] + 2))
+    for fold, (start, stop) in enumerate(pairwise(edges.tolist())):
+        mine, bounds = names[start:stop], result.bounds.take(slice(start, stop))
         if result.refitted is not None:
-            found.extend(_list_refitted_claims(result.refitted, row, [(f"row {row}", 0)], result.bounds.take([row])))
+            found += _list_refitted_claims(result.refitted, fold, mine, bounds)
             continue
-        model = _reweigh(problem, np.where(np.arange(problem.n_rows) == row, 0.0, problem.sample_weight))
-        if problem.loss.several:
-            found.extend(
-                _list_class_claims(f"row {row}", model, problem.matrix[row : row + 1], result.bounds.take([row]))
-            )
-            continue
-        ends = float(result.score_lower[row]), float(result.score_upper[row])
-        value = _score(problem.matrix[row : row + 1], float(problem.offset[row]))
-        found.append(Claim(f"score of row {row}", model, value, *ends))
+        own = model(fold)
+        for k, (name, row) in enumerate(zip(mine, rows[start:stop], strict=True)):
+            found += _list_row_claims(name, own, problem.matrix[row : row + 1], problem.offset[row], bounds.take([k]))
     return found
 
 
@@ -95,8 +108,8 @@ def _require_own(result: LOOCVResult | CrossValResult, problem: Problem) -> None
         )
 
 
-def _list_refitted_claims(refitted: Refitted, k: int, names: list[tuple[str, int]], bounds: ScoreBounds) -> list[Claim]:
-    """The claims about test rows of a split, each a name and its place among them, under a problem that is made on demand."""
+def _list_refitted_claims(refitted: Refitted, k: int, names: list[str], bounds: ScoreBounds) -> list[Claim]:
+    """The claims about the test rows of a split, in their order, under a problem that is made on demand."""
     made = cache(lambda: refitted(k))
 
     def model() -> Problem:
@@ -107,51 +120,27 @@ def _list_refitted_claims(refitted: Refitted, k: int, names: list[tuple[str, int
         return problem.matrix[test[place] : test[place] + 1]
 
     found = []
-    for at, (name, place) in enumerate(names):
+    for place, name in enumerate(names):
         if bounds.lower.ndim == 2:
-            found.extend(_list_class_claims(name, model, row_at(place), bounds.take([at])))
+            found += _list_row_claims(name, model, row_at(place), 0.0, bounds.take([place]))
             continue
 
         def value(trained: Any, place: int = place) -> Any:
             return _score(row_at(place))(trained)
 
-        found.append(Claim(f"score of {name}", model, value, float(bounds.lower[at]), float(bounds.upper[at])))
+        found.append(Claim(f"score of {name}", model, value, float(bounds.lower[place]), float(bounds.upper[place])))
     return found
 
 
 @list_claims.register
 def _(result: CrossValResult, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
-    _require_own(result, problem)
-    if result.refitted is not None:
-        found = []
-        for fold in range(int(result.folds.max()) + 1):
-            places = np.flatnonzero(result.folds == fold)
-            names = [(f"row {row} in fold {fold}", k) for k, row in enumerate(result.rows[places])]
-            found.extend(_list_refitted_claims(result.refitted, fold, names, result.bounds.take(places)))
-        return found
-    models = []
-    for train in result.train_rows:
-        weight = np.zeros(problem.n_rows)
+    def model(fold: int) -> Callable[[], Problem]:
+        weight, train = np.zeros(problem.n_rows), result.train_rows[fold]
         np.add.at(weight, train, problem.sample_weight[train])
-        models.append(_reweigh(problem, weight))
-    if problem.loss.several:
-        return [
-            claim
-            for k, (row, fold) in enumerate(zip(result.rows, result.folds, strict=True))
-            for claim in _list_class_claims(
-                f"row {row} in fold {fold}", models[fold], problem.matrix[row : row + 1], result.bounds.take([k])
-            )
-        ]
-    return [
-        Claim(
-            f"score of row {row} in fold {fold}",
-            models[fold],
-            _score(problem.matrix[row : row + 1], float(problem.offset[row])),
-            float(low),
-            float(up),
-        )
-        for row, fold, low, up in zip(result.rows, result.folds, result.score_lower, result.score_upper, strict=True)
-    ]
+        return _reweigh(problem, weight)
+
+    names = [f"row {row} in fold {fold}" for row, fold in zip(result.rows, result.folds, strict=True)]
+    return _list_held_out(result, problem, names, result.rows, result.folds, model)
 
 
 @list_claims.register
@@ -209,8 +198,13 @@ def _(result: StepwiseResult, problem: Problem, queries: Any, targets: Any) -> l
     return found
 
 
-def _list_class_claims(name: str, model: Callable[[], Problem], row: Any, bounds: ScoreBounds) -> list[Claim]:
-    """The claims about one row with one score per class: its scores, and that its label's is the largest."""
+def _list_row_claims(
+    name: str, model: Callable[[], Problem], row: Any, offset: float, bounds: ScoreBounds
+) -> list[Claim]:
+    """The claims about one row: its score, or those of all classes and that its label's is the largest."""
+    if bounds.lower.ndim == 1:
+        ends = float(bounds.lower[0]), float(bounds.upper[0])
+        return [Claim(f"score of {name}", model, _score(row, float(offset)), *ends)]
     found = []
     for k, (low, up) in enumerate(zip(bounds.lower[0], bounds.upper[0], strict=True)):
         found.append(Claim(f"score {k} of {name}", model, _class_score(row, k), float(low), float(up)))
@@ -227,7 +221,7 @@ def _list_class_change(result: After, model: Callable[[], Problem], queries: Any
     if queries is not None:
         bounds = result.score_bounds(queries)
         for q in range(bounds.n_rows):
-            found.extend(_list_class_claims(f"query {q}", model, queries[q : q + 1], bounds.take([q])))
+            found.extend(_list_row_claims(f"query {q}", model, queries[q : q + 1], 0.0, bounds.take([q])))
     ends = [np.column_stack(pair) for pair in zip(result.coef_bounds(), result.intercept_bounds(), strict=True)]
     for (k, j), low in np.ndenumerate(ends[0]):
         name = f"coefficient {j} of class {k}" if j < ends[0].shape[1] - 1 else f"intercept of class {k}"
