@@ -124,11 +124,9 @@ def _one_of(*names: str | None, remedy: str = "Leave it out for the default.") -
 def _is_splits(value: Any) -> bool:
     if _is_whole(value):
         return bool(value >= 2)
-    return (hasattr(value, "split") and not isinstance(value, str | bytes)) or _is_sequence(value)
-
-
-def _is_sequence(value: Any) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+    return not isinstance(value, str | bytes) and (
+        hasattr(value, "split") or (isinstance(value, Iterable) and not isinstance(value, Mapping))
+    )
 
 
 TOL = Rule(

@@ -431,10 +431,6 @@ def _means(least: Array, most: Array) -> Interval:
     return max(low * (1.0 - unit) - 4.0 * SMALLEST, 0.0), float(np.mean(most)) * (1.0 + unit) + TINY
 
 
-def _log_loss(y: Array, lower: Array, upper: Array) -> Interval:
-    return _means(*log_losses(y, lower, upper))
-
-
 def _accuracy(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:
     low, high = bounds.errors(y)
     return (y.size - high) / y.size, (y.size - low) / y.size
@@ -547,10 +543,6 @@ def _mse(y: Array, lower: Array, upper: Array) -> Interval:
     return _means(near**2, far**2)
 
 
-def _mae(y: Array, lower: Array, upper: Array) -> Interval:
-    return _means(*residuals(y, lower, upper))
-
-
 def _r2(y: Array, lower: Array, upper: Array) -> Interval:
     if np.all(y == y[0]):
         raise ValueError(
@@ -575,7 +567,7 @@ def _r2(y: Array, lower: Array, upper: Array) -> Interval:
 
 Metric = Callable[[Array, Array, Array], Interval]
 CLASSIFICATION: dict[str, Metric] = {
-    "log_loss": _log_loss,
+    "log_loss": lambda y, lower, upper: _means(*log_losses(y, lower, upper)),
     "brier": _brier,
     "roc_auc": _roc_auc,
 }
@@ -593,4 +585,8 @@ CLASS_PROBABILITIES: dict[str, Callable[[ScoreBounds, NDArray[np.intp]], Interva
 }
 """Metrics of the probabilities of one model of all classes."""
 
-REGRESSION: dict[str, Metric] = {"squared_error": _mse, "absolute_error": _mae, "r2": _r2}
+REGRESSION: dict[str, Metric] = {
+    "squared_error": _mse,
+    "absolute_error": lambda y, lower, upper: _means(*residuals(y, lower, upper)),
+    "r2": _r2,
+}

@@ -4,7 +4,6 @@ import functools
 import inspect
 import json
 import os
-import shlex
 import signal
 import sys
 import threading
@@ -111,7 +110,7 @@ def _limit_time(seconds: float | None) -> Iterator[None]:
 def _report_errors(log: Path | None) -> Iterator[None]:
     """Print a message instead of a traceback where the user can correct the cause."""
     try:
-        write_log(log, shlex.join(["glru", *sys.argv[1:]]))
+        write_log(log, inputs.join_command_line())
         yield
         sys.stdout.flush()
     except BrokenPipeError:

@@ -290,9 +290,9 @@ def _describe_judge(job: inputs.Job, result: glru.results.StepwiseResult, n_vali
 
 def _describe_path(job: inputs.Job, result: glru.results.StepwiseResult) -> list[tuple[str, str]]:
     """The start, the first steps, and the features that were selected."""
-    lines = [
-        ("start", f"{format_interval(*result.start_value)} with {format_count(_count_start_columns(result), 'column')}")
-    ]
+    moved = sum(len(step.columns) * {"add": 1, "remove": -1, "stop": 0}[step.action] for step in result.path)
+    columns = format_count(int(result.selected.size - moved), "column")
+    lines = [("start", f"{format_interval(*result.start_value)} with {columns}")]
     for place, step in enumerate(result.path[:PRINTED_STEPS]):
         what = "stop" if step.action == "stop" else f"{step.action} {name_step(step, job.prepared.names)}"
         doubt, value = result.doubt(place), format_interval(step.value_lower, step.value_upper)
@@ -347,11 +347,6 @@ def _describe_honesty(job: inputs.Job, honest: dict[str, Any] | None) -> str:
         f"{honest['errors']:,} of {n_rows:,} rows that no selection saw ({100.0 * honest['errors'] / n_rows:.3g} %; 95 % interval {low} to {high} %; "
         f"{honest['folds']} folds, {sizes}; trained models, not certified)"
     )
-
-
-def _count_start_columns(result: glru.results.StepwiseResult) -> int:
-    moved = sum(len(step.columns) * {"add": 1, "remove": -1, "stop": 0}[step.action] for step in result.path)
-    return int(result.selected.size - moved)
 
 
 LAMS, CS = "1e-4:1:9", "1e-2:1e2:9"

@@ -195,7 +195,11 @@ def make_outcome(
         values,
         seconds,
         table=lambda: make_table(job, result),
-        display=lambda: _make_display(job, result),
+        display=lambda: (
+            glru.display.ConfusionDisplay.from_result(result, job.prepared.ids)
+            if result.problem.loss.several
+            else glru.display.LOOCVDisplay.from_result(result, find_pair(job))
+        ),
         page=lambda: _make_page(job, solution, result, budget),
     )
 
@@ -222,12 +226,6 @@ def _describe_result(
     if check:
         lines.append(("brute force", _describe_check(check)))
     return lines
-
-
-def _make_display(job: inputs.Job, result: glru.results.LOOCVResult) -> Any:
-    if result.problem.loss.several:
-        return glru.display.ConfusionDisplay.from_result(result, job.prepared.ids)
-    return glru.display.LOOCVDisplay.from_result(result, find_pair(job))
 
 
 def find_pair(job: inputs.Job) -> tuple[str, str] | None:

@@ -579,7 +579,8 @@ def _read_npz(place: Place) -> Contents:
     """Read a dense ``X`` or the parts of a CSR matrix, and ``y`` if the file has it."""
     try:
         with place.open() as file:
-            _refuse_single_array(file, place)
+            if file.read(6) == np.lib.format.MAGIC_PREFIX:
+                raise ValueError("it is a single array, not an NPZ file. Save it with numpy.savez(path, X=..., y=...).")
             with open_archive(file, packed=True) as archive:
                 y = archive.read("y") if "y" in archive.names else None
                 X = _read_matrix(archive)
@@ -588,11 +589,6 @@ def _read_npz(place: Place) -> Contents:
     except ValueError as error:
         raise ValueError(f"{place.path} cannot be read: {error}") from None
     return _wrap_matrix(place, X, y)
-
-
-def _refuse_single_array(file: IO[bytes], place: Place) -> None:
-    if file.read(6) == np.lib.format.MAGIC_PREFIX:
-        raise ValueError("it is a single array, not an NPZ file. Save it with numpy.savez(path, X=..., y=...).")
 
 
 def _read_matrix(archive: Archive) -> RawMatrix:

@@ -287,7 +287,8 @@ def prepare(
     is_table = contents.table is not None
     used = _choose_columns(contents, [targets.column if is_table else None, ids, *drop])
     raw, steps = _select_columns(contents, used, one_hot, impute)
-    scaling: Scaling = _choose_scaling(contents) if normalize == "auto" else normalize
+    dense = contents.X is None or as_matrix(contents.X).stores_zeros
+    scaling: Scaling = ("dense" if dense else "sparse") if normalize == "auto" else normalize
     transformer = _make_pipeline(steps, scaling, is_table or as_matrix(raw).stores_zeros)
     X = _fit(transformer, raw)
     encoded = (
@@ -374,10 +375,6 @@ def _choose_columns(contents: Contents, left_out: Sequence[str | None]) -> NDArr
     if used.size == 0:
         raise ValueError(f"{origin} must have a column besides those that are left out; it has none.")
     return used
-
-
-def _choose_scaling(contents: Contents) -> Scaling:
-    return "dense" if contents.X is None or as_matrix(contents.X).stores_zeros else "sparse"
 
 
 def _select_columns(

@@ -311,12 +311,14 @@ def verify_receipt(
     reasons = _check_consistency(found)
     try:
         spec = ModelSpec.from_json(found["terms"])
-        problem = _make_problem(found, spec, X, y, sample_weight)
+        matrix = spec.convert_rows(X, found["data"]["n_columns"] + spec.offset, "X")
+        problem = spec.objective.problem(matrix, *spec.convert_targets(y, sample_weight, matrix.shape[0]))
         coef, intercept, dual = _read_model(found, problem, spec)
         rows = None
         if queries is not None:
             rows = spec.convert_rows(queries, problem.n_columns, "queries")
-            reasons += _check_queries(found, digest_queries(rows))
+            if found["queries"] is None or found["queries"]["digest"] != digest_queries(rows):
+                reasons.append("the receipt was not issued for these queries.")
     except (ValueError, TypeError) as error:
         return ReceiptCheck(False, "nothing", (*reasons, str(error)))
     reasons += _check_rows(found, problem, n_identical)
@@ -387,12 +389,6 @@ def _check_consistency(found: dict[str, Any]) -> list[str]:
     return reasons
 
 
-def _make_problem(found: dict[str, Any], spec: ModelSpec, X: Any, y: Any, sample_weight: Any) -> Problem:
-    """The problem of the remaining data."""
-    matrix = spec.convert_rows(X, found["data"]["n_columns"] + spec.offset, "X")
-    return spec.objective.problem(matrix, *spec.convert_targets(y, sample_weight, matrix.shape[0]))
-
-
 def _read_model(found: dict[str, Any], problem: Problem, spec: ModelSpec) -> tuple[Array, Any, Array | None]:
     """Coefficients, intercept and dual variables of the receipt's model; these, of several classes, class by class and row by row."""
     model, classes = found["model"], (spec.n_classes,) if problem.loss.several else ()
@@ -428,12 +424,6 @@ def _check_rows(found: dict[str, Any], problem: Problem, allowed: int) -> list[s
             "removed, or copies of them."
         )
     return reasons
-
-
-def _check_queries(found: dict[str, Any], digest: str) -> list[str]:
-    if found["queries"] is None or found["queries"]["digest"] != digest:
-        return ["the receipt was not issued for these queries."]
-    return []
 
 
 def _check_numbers(found: dict[str, Any], distance: Distance) -> list[str]:

@@ -206,7 +206,7 @@ def held_out_folds(
     splits = splits_of(data, cv, groups)
     width = find_usual_width(data) if width is None else width
     tests = [np.asarray(test, dtype=np.intp) for _, test in splits]
-    folds = [_fold(data, train, test) for train, test in splits]
+    folds = [data.without(test).require_weight() if train is None else _without(data, train) for train, test in splits]
     known = problem if isinstance(problem, Solution) else lambda: ensure_trained(data, tol, budget=budget)
     found, stages = [], []
     with reporter(progress) as report, calm_blas(data.work if data.in_memory else 0.0):
@@ -228,11 +228,6 @@ def held_out_folds(
         train_rows=tuple(train for train, _ in splits if train is not None),
         n_passes=data.traffic.passes - before,
     )
-
-
-def _fold(problem: Problem, train: Rows | None, test: Test) -> Problem:
-    """The problem of a fold: only some rows have weight; ``train``: None for all rows that are not tested."""
-    return problem.without(test).require_weight() if train is None else _without(problem, train)
 
 
 def _count(stages: list[str], sizes: list[int]) -> dict[str, int]:

@@ -169,7 +169,7 @@ def leave_one_out(
             removals = cascade.removals
             reference = removals.reference if isinstance(removals, ClassRemovals) and method == "certified" else None
             settings = (method, bound, cascade.width, cascade.max_memory, tol, aim, reference, largest)
-            cascade.recall = checkpoint.recall(budget, solution, *settings, *_describe_refits(refits))
+            cascade.recall = checkpoint.recall(budget, solution, *settings, *(() if refits is None else refits.parts()))
         cascade.follow(method)
         if aim is not None and data.in_memory and method == "certified":
             cascade.tighten(aim)
@@ -195,11 +195,6 @@ def start_run(
     else:
         kind = SingleRemovals if refits is None else partial(RefittedRemovals, refits=refits)
     return Cascade(kind, solution, width, **options)
-
-
-def _describe_refits(refits: Refits | None) -> tuple[Any, ...]:
-    """What a checkpoint has to know of refits."""
-    return () if refits is None else refits.parts()
 
 
 def widths_of(problem: Problem | Solution, width: Width, aim: Aim = "metrics") -> dict[str, Any]:

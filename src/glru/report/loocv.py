@@ -81,19 +81,16 @@ def confusion_table(least: NDArray[np.int64], most: NDArray[np.int64], classes: 
     head = "".join(f'<th scope="col">{label}</th>' for label in names)
     lines = []
     for a, label in enumerate(names):
+        shades = ["none" if most[a, b] == 0 else "good" if a == b else "bad" for b in range(len(names))]
         cells = [
-            f'<td class="number {_shade(a == b, int(most[a, b]))}">{format_counts(int(least[a, b]), int(most[a, b]))}</td>'
-            for b in range(len(names))
+            f'<td class="number {shade}">{format_counts(int(least[a, b]), int(most[a, b]))}</td>'
+            for b, shade in enumerate(shades)
         ]
         lines.append(f'<tr><th scope="row">{label}</th>{"".join(cells)}</tr>')
     return (
         f'<div class="scroll"><table class="confusion"><thead><tr><th scope="col">{escape(corner)}</th>{head}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
-
-
-def _shade(right: bool, most: int) -> str:
-    return "none" if most == 0 else "good" if right else "bad"
 
 
 def _rows(result: LOOCVResult, name: Callable[[int], str]) -> Section:
@@ -355,7 +352,12 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
     ]
     residual, _ = residuals(y, lower, upper)
     order = np.argsort(-residual, kind="stable")
-    marks = draw_agreement(y, result.bounds, lambda row: _residual_tip(row, name, y, lower, upper))
+
+    def tip(row: int) -> str:
+        known = format_interval(lower[row], upper[row], 6)
+        return f"row {name(row)}\ntarget {format_number(y[row], 5)}\nheld-out prediction {known}"
+
+    marks = draw_agreement(y, result.bounds, tip)
     x = fit_axis(y.tolist(), "target")
     vertical = fit_axis(np.concatenate([lower, upper]).tolist(), "held-out prediction")
     note = "" if len(marks) == n_rows else " Rows that lie together share a mark, the fainter the fewer."
@@ -396,10 +398,6 @@ def draw_agreement(known: Array, bounds: ScoreBounds, tip: Callable[[int], str])
         Mark(at, score, score, f"good shade-{shade}", text)
         for at, score, shade, text in zip(*sums, shades, tips, strict=True)
     ]
-
-
-def _residual_tip(row: int, name: Callable[[int], str], y: Array, lower: Array, upper: Array) -> str:
-    return f"row {name(row)}\ntarget {format_number(y[row], 5)}\nheld-out prediction {format_interval(lower[row], upper[row], 6)}"
 
 
 def _influence(

@@ -247,7 +247,7 @@ def summarize(block: Block, task: Task, n_blocks: int) -> Summary:
     else:
         if task == "regression" and block.n_rows:
             highest, lowest = float(found.max()), float((-found).max())
-    norms, squares = X.squared_norms(weight)
+    (norms, squares), counts = X.squared_norms(weight), X.column_counts()
     chosen = np.random.default_rng(number).permutation(block.n_rows)[: _sample_size(X, n_blocks)]
     chosen.sort()
     sample = Sample(((X[chosen], block.y[chosen], weight[chosen]),))
@@ -262,7 +262,7 @@ def summarize(block: Block, task: Task, n_blocks: int) -> Summary:
         highest=Max(highest),
         lowest=Max(lowest),
         squares=squares,
-        n_filled=_count_filled(X),
+        n_filled=np.zeros(X.shape[1]) if counts is None else counts.astype(np.float64),
         largest_square=Max(float(norms[weight > 0.0].max(initial=0.0))),
         n_sparse=int(not X.stores_zeros),
         sample=sample,
@@ -303,11 +303,6 @@ def check_shapes(summary: Summary) -> None:
     if len(widths) > 1:
         raise ValueError(f"all blocks of X must have the same number of columns; got {widths}.")
     _inputs.require_entries(summary.n_rows, summary.squares.size)
-
-
-def _count_filled(X: Matrix) -> Array:
-    counts = X.column_counts()
-    return np.zeros(X.shape[1]) if counts is None else counts.astype(np.float64)
 
 
 def _sample_size(X: Matrix, n_blocks: int) -> int:

@@ -138,9 +138,8 @@ def open_sources(X: Any, y: Any, sample_weight: Any, block_bytes: int) -> Source
         X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
         lengths, parts = list(X.chunks[0]), tuple(X.to_delayed()[:, 0])
     inputs = tuple(str(part.filename) for part in (X, y, sample_weight) if _is_mapped_file(part))
-    return Sources(
-        parts, _split_parts(y, "y", parts, lengths), _find_weights(sample_weight, parts, lengths), inputs=inputs
-    )
+    weight = None if sample_weight is None else _split_parts(sample_weight, "sample_weight", parts, lengths)
+    return Sources(parts, _split_parts(y, "y", parts, lengths), weight, inputs=inputs)
 
 
 def _is_mapped_file(values: Any) -> bool:
@@ -272,10 +271,6 @@ def _find_features(names: tuple[str, ...], y: Any, sample_weight: Any) -> tuple[
             raise ValueError(f"{role} must be a column of X; got {name!r}, not one of {', '.join(names)}.")
     others = [name for name in (y, sample_weight) if isinstance(name, str)]
     return tuple(name for name in names if name not in others and not name.startswith(INDEX_COLUMNS))
-
-
-def _find_weights(values: Any, X: tuple[Any, ...], lengths: Sequence[float]) -> tuple[Any, ...] | None:
-    return None if values is None else _split_parts(values, "sample_weight", X, lengths)
 
 
 def _split_parts(values: Any, name: str, X: tuple[Any, ...], lengths: Sequence[float]) -> tuple[Any, ...]:

@@ -161,10 +161,6 @@ def _ridge(model: Any) -> Objective:
     return Objective(Squared(), model.fit_intercept, quadratic=_require_at_least("alpha", model.alpha))
 
 
-def _ridge_classifier(model: Any) -> Objective:
-    return replace(_ridge(model), targets="signs", class_weight=model.class_weight, several=True)
-
-
 def _elastic_net(model: Any) -> Objective:
     alpha, ratio = _require_at_least("alpha", model.alpha), float(model.l1_ratio)
     return Objective(Squared(), model.fit_intercept, alpha * (1.0 - ratio), alpha * ratio, scaling="mean")
@@ -191,10 +187,6 @@ def _glru_classifier(model: Any) -> Objective:
         probabilities=loss.probabilities,
         multinomial=multinomial,
     )
-
-
-def _glru_regressor(model: Any) -> Objective:
-    return Objective(_find_loss(model.loss, "regression"), model.fit_intercept, **_read_strengths(model))
 
 
 def _make_generalised(loss_of: Callable[[Any], Loss]) -> Callable[[Any], Objective]:
@@ -335,14 +327,18 @@ OBJECTIVES: dict[str, Callable[[Any], Objective]] = {
     "LinearSVC": _linear_svc,
     "LinearRegression": _refuse_positive(lambda model: Objective(Squared(), model.fit_intercept)),
     "Ridge": _refuse_positive(_ridge),
-    "RidgeClassifier": _refuse_positive(_ridge_classifier),
+    "RidgeClassifier": _refuse_positive(
+        lambda model: replace(_ridge(model), targets="signs", class_weight=model.class_weight, several=True)
+    ),
     "ElasticNet": _refuse_positive(_elastic_net),
     "Lasso": _refuse_positive(_elastic_net),
     "PoissonRegressor": _make_generalised(lambda model: Poisson()),
     "GammaRegressor": _make_generalised(lambda model: Gamma()),
     "TweedieRegressor": _make_generalised(_tweedie_loss),
     "GLRUClassifier": _glru_classifier,
-    "GLRURegressor": _glru_regressor,
+    "GLRURegressor": lambda model: Objective(
+        _find_loss(model.loss, "regression"), model.fit_intercept, **_read_strengths(model)
+    ),
 }
 """The objective of each supported estimator by its class name; subclasses may minimise something else and are not accepted."""
 

@@ -33,7 +33,7 @@ from glru.duality import primal_value
 from glru.linalg import Array
 from glru.model_selection.cross_validation import is_leave_one_out
 from glru.problem import Point, Problem
-from glru.regions import Region, list_regions, score_bounds
+from glru.regions import list_regions, score_bounds
 from glru.regions.classes import ClassEllipsoid
 from glru.selection import FeatureImportance, measure_importance
 from glru.selection.criteria import INFORMATION
@@ -118,7 +118,7 @@ class ModelCertificate(Shown):
             return convert_queries(*region.queries(rows, self.scores(X).argmax(axis=1)))
         bounds = []
         for pair in zip(self.fitted, self.better, strict=True):
-            regions = [region for certificate in pair for region in _regions(certificate)]
+            regions = [region for one in pair for region in list_regions(one, one.problem.fit_intercept)]
             bounds.append(score_bounds(regions, rows, pair[0].columns.dead))
         return self.adapted.bounds(bounds)
 
@@ -207,10 +207,6 @@ def _certify_pair(problem: Problem, point: Point) -> tuple[Certificate, Certific
     shared = Point(own.coef, own.intercept, better.point.dual)
     fitted = min(certify_point(problem, own), certify_point(problem, shared), key=lambda c: c.gap)
     return fitted, better
-
-
-def _regions(certificate: Certificate) -> list[Region]:
-    return list(list_regions(certificate, certificate.problem.fit_intercept))
 
 
 def translate_change(adapted: Adapted, k: int, change: Change) -> Change:

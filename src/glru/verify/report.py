@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, singledispatch
+from functools import cache, partial, singledispatch
 from importlib import import_module
 from itertools import pairwise
 from typing import Any, final
@@ -22,7 +22,7 @@ from glru.model_selection.result import Refitted
 from glru.problem import Problem
 from glru.selection import StepwiseResult
 
-Value = Callable[[Any], Any]
+Value = Callable[..., Any]
 """A number of a trained model, and a bound of its error."""
 
 
@@ -155,7 +155,7 @@ def _(result: After, problem: Problem, queries: Any, targets: Any) -> list[Claim
         for k, (low, up) in enumerate(zip(*result.score_bounds(queries), strict=True)):
             found.append(Claim(f"score of query {k}", model, _score(queries[k : k + 1]), float(low), float(up)))
     for j, (low, up) in enumerate(zip(*result.coef_bounds(), strict=True)):
-        found.append(Claim(f"coefficient {j}", model, _coefficient(j), float(low), float(up)))
+        found.append(Claim(f"coefficient {j}", model, lambda t, j=j: (t.coef[j], t.doubts[j]), float(low), float(up)))
     found.append(Claim("intercept", model, lambda t: (t.intercept, t.doubts[-1]), *result.intercept_bounds()))
     lower, upper = result.dual_bounds()
     for place, row in enumerate(np.flatnonzero(model().weights > 0.0)):
@@ -193,7 +193,9 @@ def _(result: StepwiseResult, problem: Problem, queries: Any, targets: Any) -> l
             if not information:
                 value = rule(result.criterion, queries[:, after], y)
             ends = float(step.lower[k]), float(step.upper[k])
-            found.append(Claim(f"step {number}, {action} {columns}", _of_columns(problem, after), value, *ends))
+            found.append(
+                Claim(f"step {number}, {action} {columns}", partial(problem.select_columns, after), value, *ends)
+            )
         chosen ^= set(step.columns)
     return found
 
@@ -207,7 +209,7 @@ def _list_row_claims(
         return [Claim(f"score of {name}", model, _score(row, float(offset)), *ends)]
     found = []
     for k, (low, up) in enumerate(zip(bounds.lower[0], bounds.upper[0], strict=True)):
-        found.append(Claim(f"score {k} of {name}", model, _class_score(row, k), float(low), float(up)))
+        found.append(Claim(f"score {k} of {name}", model, lambda t, k=k: t.scores(row)[0][k], float(low), float(up)))
     if bounds.decided[0] and bounds.winners is not None and bounds.winners[0] >= 0:
         winner = int(bounds.winners[0])
         others = [k for k in range(bounds.lower.shape[1]) if k != winner]
@@ -225,17 +227,17 @@ def _list_class_change(result: After, model: Callable[[], Problem], queries: Any
     ends = [np.column_stack(pair) for pair in zip(result.coef_bounds(), result.intercept_bounds(), strict=True)]
     for (k, j), low in np.ndenumerate(ends[0]):
         name = f"coefficient {j} of class {k}" if j < ends[0].shape[1] - 1 else f"intercept of class {k}"
-        found.append(Claim(name, model, _class_coefficient(k, j), float(low), float(ends[1][k, j])))
+        found.append(
+            Claim(name, model, lambda t, at=(k, j): (t.model[at], t.doubts[at]), float(low), float(ends[1][k, j]))
+        )
     lower, upper = result.dual_bounds()
     for place, row in enumerate(np.flatnonzero(model().weights > 0.0)):
         for k in range(lower.shape[1]):
             low, up = float(lower[row, k]), float(upper[row, k])
-            found.append(Claim(f"dual variable {row} of class {k}", model, _class_dual(place, k), low, up))
+            found.append(
+                Claim(f"dual variable {row} of class {k}", model, lambda t, at=(place, k): t.dual(*at), low, up)
+            )
     return found
-
-
-def _class_score(row: Any, k: int) -> Value:
-    return lambda trained: trained.scores(row)[0][k]
 
 
 def _lead(row: Any, winner: int, k: int) -> Value:
@@ -246,21 +248,8 @@ def _lead(row: Any, winner: int, k: int) -> Value:
     return value
 
 
-def _class_coefficient(k: int, j: int) -> Value:
-    return lambda trained: (trained.model[k, j], trained.doubts[k, j])
-
-
-def _class_dual(place: int, k: int) -> Value:
-    return lambda trained: trained.dual(place, k)
-
-
 def _reweigh(problem: Problem, weight: Any) -> Callable[[], Problem]:
     return lambda: problem.derive(sample_weight=np.array(weight))
-
-
-def _of_columns(problem: Problem, columns: NDArray[np.intp]) -> Callable[[], Problem]:
-    X = problem.matrix[:, columns]
-    return lambda: problem.derive(X=X, penalty=problem.penalty.select(columns), column_names=None)
 
 
 def _score(row: Any, offset: float = 0.0) -> Value:
@@ -269,10 +258,6 @@ def _score(row: Any, offset: float = 0.0) -> Value:
         return score + trained.mp.mpf(offset), doubt
 
     return value
-
-
-def _coefficient(place: int) -> Value:
-    return lambda trained: (trained.coef[place], trained.doubts[place])
 
 
 def _dual(place: int) -> Value:
