@@ -107,6 +107,18 @@ def threshold(draft):
     draft.signs[:half] = draft.signs[half : 2 * half] = np.where(draft.random.random(half) < 0.5, 1.0, -1.0)
 
 
+def balanced(draft):
+    """Rows in pairs with opposite targets, but for a light one, and similar columns: sums of large slopes are small, and so are models."""
+    half, apart = len(draft.X) // 2, 10.0 ** draft.random.uniform(-6.0, -2.0)
+    draft.X[:, -1] = draft.X[:, 0] * (1.0 + apart * draft.random.normal(0.0, 1.0, len(draft.X)))
+    draft.X[half : 2 * half] = draft.X[:half]
+    draft.z[half : 2 * half] = -draft.z[:half]
+    draft.signs = np.ones(len(draft.X))
+    draft.signs[half : 2 * half] = -1.0
+    draft.weight = np.where(np.arange(len(draft.X)) < 2 * half, 1.0, 1e-9)
+    draft.strength = apart**2 * 10.0 ** draft.random.uniform(-4.0, 1.0)
+
+
 def lone(draft):
     """All labels but one are equal."""
     draft.signs = np.ones(len(draft.X))
@@ -189,6 +201,7 @@ RECIPES = (
     scales,
     mild_scales,
     threshold,
+    balanced,
     lone,
     weights,
     mild_weights,
