@@ -294,6 +294,25 @@ def test_chord_steps_without_long_rows(fit_intercept, monkeypatch):
     assert np.max(upper - lower) < 1e-6
 
 
+@pytest.mark.parametrize("length", [1.0, 1.02, 1.05, 10.0])
+def test_rows_that_are_not_left_out_are_no_longer_than_is_said(length):
+    """A row that is hardly longer than the others stays in the metrics: its norm counts."""
+    X = np.random.default_rng(3).normal(size=(60, 2))
+    X /= np.linalg.norm(X, axis=1)[:, None]
+    X[0] *= length
+    y = np.where(np.arange(60) % 2, 1.0, -1.0)
+    problem = glru.Problem(X, y, penalty=glru.L2(1e-4), scaling="sum")
+    tests = [np.arange(k, 60, 3) for k in range(3)]
+    problems = [problem.derive(sample_weight=(~np.isin(np.arange(60), test)).astype(float)) for test in tests]
+    folds = ChordFolds(FoldRows.of(problem, problems, tests), [problems], tests, never)
+    # Far out, where rows have next to no curvature.
+    folds.start(np.full(2, 30.0), known=True)
+    base = folds.penalties[0].base
+    kept = np.setdiff1d(np.arange(60), base.members)
+    assert np.all(base.norms[kept] <= base.largest[1]) and np.all(base.norms <= base.largest[0])
+    assert (base.long is None) == (base.members.size == 0)
+
+
 def test_chord_steps_of_targets_that_no_column_explains():
     """Gradients are sums of huge slopes that cancel: all that is left of them is rounding."""
     rng = np.random.default_rng(0)

@@ -387,11 +387,10 @@ class Norms:
         members = most[: int(np.searchsorted(np.cumsum(shares), LOST))]
         long = np.zeros(rows.n_rows, dtype=np.bool_)
         long[members] = True
-        largest = np.array([norms.max(), norms.max(where=~long, initial=0.0)]) * (1.0 + FEW)
-        useful = largest[1] < 0.9 * largest[0]
-        return cls(
-            hessian, float(metric.eta[0]), norms, largest, long if useful else None, members[: None if useful else 0]
-        )
+        largest, eta = np.array([norms.max(), norms.max(where=~long, initial=0.0)]) * (1.0 + FEW), float(metric.eta[0])
+        if not largest[1] < 0.9 * largest[0]:
+            return cls(hessian, eta, norms, largest[[0, 0]], None, members[:0])
+        return cls(hessian, eta, norms, largest, long, members)
 
 
 def compute_growth(metrics: Metrics, known: Norms) -> Array:
