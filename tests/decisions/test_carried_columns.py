@@ -24,6 +24,7 @@ def _data(loss, fit_intercept, kind="dense", size=1.0, seed=0, n_rows=N_ROWS):
     X = random.normal(size=(n_rows + N_QUERIES, N_COLUMNS)) * size + (2.0 if fit_intercept else 0.0)
     if kind == "sparse":
         X *= random.random(X.shape) < 0.3
+        X[:n_rows, 20:24] = 0.0  # columns whose coefficients are zero, with values in the queries
     z = X[:, :4].sum(axis=1) - X[:, :4].sum(axis=1).mean() + random.normal(size=len(X))
     y = np.where(z > 0.0, 1.0, -1.0) if loss.task == "classification" else z
     # The column that leaves first, by the criterion, is one that the others resemble.

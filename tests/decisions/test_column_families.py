@@ -115,7 +115,7 @@ def assert_removals_hold(solution, Q, free=0):
     centers = family.side.center if local else None
     centers = centers if centers is None else centers[every]
     extra = (centers,) if local else ()
-    lower, upper = family.bounds(make_blocks, lam, -1.0, every.size, *extra)
+    lower, upper = family.bounds(make_blocks, lam, -1.0, *extra)
     whole = family.block(make_blocks(0, every.size), lam, -1.0, centers)
     found = family.refined(whole, never, 30) if local else (lower, upper)
     for place, j in enumerate(every[:20]):
@@ -150,7 +150,7 @@ def test_wide_additions(loss, shape, fit_intercept):
     local = loss.self_concordance is not None
     centers = new.mean(axis=0) if local and family.side.center is not None else None
     extra = (centers,) if local else ()
-    lower, upper = family.bounds(columns_of(new, asked), lam, 1.0, n_new, *extra)
+    lower, upper = family.bounds(columns_of(new, asked), lam, 1.0, *extra)
     whole = family.block(columns_of(new, asked)(0, n_new), lam, 1.0, centers)
     found = family.refined(whole, never, 6) if local else (lower, upper)
     for j in range(n_new):
@@ -224,7 +224,7 @@ def test_one_system_for_all_is_tight():
     """It overlaps a Newton candidate of each column's own, and is far tighter than the carried bound."""
     problem = make(glru.Logistic(), glru.L2(0.2), 30, 40, seed=4)
     solution, Q = glru.solve(problem, tol=1e-10), queries(40)
-    lower, upper = WideColumns(solution, as_matrix(Q)).bounds(columns_of(problem.X, Q), np.full(40, 0.2), -1.0, 40)
+    lower, upper = WideColumns(solution, as_matrix(Q)).bounds(columns_of(problem.X, Q), np.full(40, 0.2), -1.0)
     for j in range(40):
         change = glru.RemoveColumns([j])
         start = carry_point(problem, solution.point, change)
@@ -241,7 +241,7 @@ def test_compiled_equals_plain(monkeypatch):
     solution, Q = glru.solve(problem), queries(50)
 
     def bounds():
-        return SmoothColumns(solution, as_matrix(Q)).bounds(columns_of(problem.X, Q), np.full(50, 0.1), -1.0, 50)
+        return SmoothColumns(solution, as_matrix(Q)).bounds(columns_of(problem.X, Q), np.full(50, 0.1), -1.0)
 
     plain = bounds()
     monkeypatch.setattr(linalg.arrays, "SMALL", 0)

@@ -243,7 +243,7 @@ def test_moves_that_come_and_go_are_known_together_no_better_than_each():
     judge = ValidationJudge(
         Model(problem, np.arange(3), 1e-9), ValidationRows(problem, problem.matrix, problem.y, criterion)
     )
-    moves = MoveList([Move((0,), add=False), Move((3,), add=True)])
+    moves = MoveList.of([Move((0,), add=False), Move((3,), add=True)])
     pending = Pending(judge, moves, Contest(np.full(2, criterion.least), np.full(2, np.inf), 0.0), _budget.UNLIMITED)
     scores = np.repeat(judge.model.solution.scores[:, None], 2, axis=1)
     alone = pending._complete(np.arange(2), (np.zeros(2), np.zeros(2)), scores, scores)

@@ -92,23 +92,22 @@ class MoveList(Sequence[Move]):
         Whether columns come; how many columns there are; the lowest of them.
     """
 
-    def __init__(self, moves: Sequence[Move]) -> None:
-        self._moves, self._shown = np.empty((2, len(moves)), dtype=object)
-        for k, move in enumerate(moves):
-            self._moves[k], self._shown[k] = move, (move.action, move.columns)
-        self.add = np.array([move.add for move in moves], dtype=bool)
-        self.sizes = np.array([len(move.columns) for move in moves], dtype=np.intp)
-        self.first = np.array([move.columns[0] for move in moves], dtype=np.intp)
+    def __init__(self, columns: Sequence[tuple[int, ...]], add: Sequence[bool] | NDArray[np.bool_]) -> None:
+        actions = ["add" if comes else "remove" for comes in add]
+        self._shown = np.fromiter(zip(actions, columns, strict=True), dtype=object, count=len(columns))
+        self.add = np.array(add, dtype=bool)
+        self.sizes = np.array([len(one) for one in columns], dtype=np.intp)
+        self.first = np.array([one[0] for one in columns], dtype=np.intp)
 
     @classmethod
     def of(cls, moves: Sequence[Move]) -> "MoveList":
         """The moves, which may be such a list already."""
-        return moves if isinstance(moves, MoveList) else cls(moves)
+        return moves if isinstance(moves, MoveList) else cls(*zip(*moves, strict=True)) if moves else cls([], [])
 
     def take(self, places: Columns) -> "MoveList":
         """Some of the moves."""
         found = MoveList.__new__(MoveList)
-        found._moves, found._shown = self._moves[places], self._shown[places]
+        found._shown = self._shown[places]
         found.add, found.sizes, found.first = self.add[places], self.sizes[places], self.first[places]
         return found
 
@@ -117,13 +116,15 @@ class MoveList(Sequence[Move]):
         return tuple(self._shown[places])
 
     def __len__(self) -> int:
-        return int(self._moves.size)
+        return int(self._shown.size)
 
     def __getitem__(self, place: Any) -> Any:
-        return self._moves[place] if not isinstance(place, slice) else self.take(np.arange(len(self))[place])
+        if isinstance(place, slice):
+            return self.take(np.arange(len(self))[place])
+        return Move(self._shown[place][1], bool(self.add[place]))
 
     def __iter__(self) -> Iterator[Move]:
-        return iter(self._moves.tolist())
+        return (Move(columns, action == "add") for action, columns in self._shown.tolist())
 
     @property
     def growth(self) -> Columns:
@@ -223,6 +224,8 @@ class Model:
 
     def leaves_all_scores(self, move: Move) -> bool:
         """Whether the coefficients of the columns that leave or come are provably zero at the optimum with them."""
+        if self.whole.penalty.smooth:
+            return False
         if not move.add:
             return bool(self._zero_columns[np.isin(self.chosen, move.columns)].all())
         problem, point = self.trial(move)
@@ -467,7 +470,7 @@ class ColumnFamilies(Screening):
             assert isinstance(self._wide, SmoothColumns)
             make = partial(self._columns, columns, pending.budget)
             lam = self.model.whole.quadratic[columns]
-            pending.take(places, *self._wide.bounds(make, lam, 1.0 if add else -1.0, columns.size))
+            pending.take(places, *self._wide.bounds(make, lam, 1.0 if add else -1.0))
             return lambda: None
         elif not add and has_local_columns(problem):
             local = self._make_local_family()
@@ -481,19 +484,14 @@ class ColumnFamilies(Screening):
 
     def _bound_wide(self, places: Columns, columns: Columns, add: bool, pending: Pending) -> Callable[[], None]:
         """Bound moves of single columns in the dimension of the rows: all by one step, then those that matter by more."""
-        family, sign = self._make_wide_family(), 1.0 if add else -1.0
+        family, whole = self._make_wide_family(), self.model.whole
         tangent = None if add or not family.usable else pending.tangent(family.query_scores)
         if tangent is None or self._screen is None or not self._bound_carried(places, columns, tangent, pending):
-            whole, seen = self.model.whole, None
             few = family.queries.shape[0] <= whole.n_rows and columns.size > 2 * FIRST_BATCH
             if tangent is not None and few and whole.arrays.stable:
-                self._screen = RemovalScreen(family, whole.matrix, self.X, self.model.chosen, whole.quadratic)
-                seen = partial(self._take_steps, self._screen, columns)
-            lam, centers = whole.quadratic[columns], self._centers(columns, add)
-            make = partial(self._columns, columns, pending.budget)
-            pending.take(places, *family.bounds(make, lam, sign, columns.size, centers, seen))
-            if seen is not None and self._screen is not None and tangent is not None:
-                pending.take_values(places, self._screen.bounds(family, columns, tangent))
+                self._bound_screened(places, columns, tangent, pending)
+            else:
+                pending.take(places, *family.bounds(*self._list_columns(columns, add, pending.budget)))
         return lambda: self._step_on(
             places,
             pending,
@@ -502,9 +500,35 @@ class ColumnFamilies(Screening):
             ),
         )
 
+    def _list_columns(self, columns: Columns, add: bool, budget: Budget) -> tuple[Any, Array, float, Array | None]:
+        """Columns that leave or come, for one Newton step each."""
+        make, lam = partial(self._columns, columns, budget), self.model.whole.quadratic[columns]
+        return make, lam, 1.0 if add else -1.0, self._centers(columns, add)
+
+    def _bound_screened(self, places: Columns, columns: Columns, tangent: Tangent, pending: Pending) -> None:
+        """Bound removals by the tangent of the value, and the scores of those that this leaves open."""
+        family, whole = self._make_wide_family(), self.model.whole
+        self._screen = screen = RemovalScreen(family, whole.matrix, self.X, self.model.chosen, whole.quadratic)
+        dead = whole.dead_columns[columns]
+        screen.take_dead(columns[dead])
+        alive = columns[~dead]
+        family.show_steps(
+            *self._list_columns(alive, False, pending.budget), lambda here, steps: screen.take(alive[here], steps)
+        )
+        pending.take_values(places, screen.bounds(family, columns, tangent))
+        # The most promising ones first: they rule out many of the others.
+        for width in (FIRST_BATCH // 2, columns.size):
+            here = self._find_open(places, pending)[:width]
+            if here.size:
+                pending.take(places[here], *family.bounds(*self._list_columns(columns[here], False, pending.budget)))
+
     @staticmethod
-    def _take_steps(screen: RemovalScreen, columns: Columns, here: slice, steps: Steps) -> None:
-        screen.take(columns[here], steps)
+    def _find_open(places: Columns, pending: Pending) -> Columns:
+        """Which of some moves, by their numbers, may still be the best and are not known well enough, the most promising first."""
+        own = np.full(pending.size, -1)
+        own[places] = np.arange(places.size)
+        here = own[pending.open_places()]
+        return here[here >= 0]
 
     def _bound_carried(self, places: Columns, columns: Columns, tangent: Tangent, pending: Pending) -> bool:
         """Bound removals from what is carried from the last step; whether that leaves few enough open."""
@@ -512,13 +536,9 @@ class ColumnFamilies(Screening):
         assert screen is not None
         pending.budget.check()
         pending.take_values(places, screen.bounds(family, columns, tangent))
-        own = np.full(pending.size, -1)
-        own[places] = np.arange(places.size)
         most = max(2 * FIRST_BATCH, columns.size // 8)
-        # The most promising ones first: they rule out many of the others.
         for width in (FIRST_BATCH // 2, most):
-            here = own[pending.open_places()]
-            here = here[here >= 0]
+            here = self._find_open(places, pending)
             if here.size > most and width == most:
                 return False
             here = here[:width]

@@ -161,7 +161,9 @@ class Walk:
         self.criterion, self.settings, self.budget = criterion, settings, budget
         self._first = np.array([group[0] for group in moving], dtype=np.intp)
         self._sizes = np.array([group.size for group in moving], dtype=np.intp)
-        self._every = MoveList([Move(tuple(group.tolist()), add) for group in moving for add in (False, True)])
+        columns = [tuple(group.tolist()) for group in moving]
+        # Columns that leave, then those that come.
+        self._every = MoveList(2 * columns, np.arange(2 * len(columns)) >= len(columns))
         self.value = self.first = Value(0.0, np.inf, "undetermined", np.inf)
         self.chosen, self.visited = start, {start.tobytes()}
         self.path: list[Step] = []
@@ -306,7 +308,7 @@ class Walk:
         leave = here & (settings.direction != "forward") & (size - self._sizes >= settings.min_features)
         come = ~here & (settings.direction != "backward") & (size + self._sizes <= most)
         places = np.flatnonzero(leave | come)
-        return self._every.take(2 * places + come[places])
+        return self._every.take(places + self._first.size * come[places])
 
     def result(self) -> StepwiseResult:
         """What was found."""
@@ -383,7 +385,14 @@ class StepContest:
         return value.lower, value.upper, value.guess
 
     def _find_ties(self) -> list[int]:
-        return [0] * self.offset + self.judge.find_ties(self.moves, self.budget)
+        """Labels of equal values, of the candidates that may have the least one."""
+        contest, labels = self.contest, np.arange(1, self.contest.lower.size + 1)
+        here = np.flatnonzero(contest.lower <= contest.upper.min() + contest.resolution)
+        here = here[here >= self.offset]
+        labels[: self.offset] = 0
+        ties = np.array(self.judge.find_ties([self.moves[k - self.offset] for k in here], self.budget), dtype=np.intp)
+        labels[here] = np.where(ties > 0, ties + labels.size, 0)
+        return labels.tolist()
 
     @property
     def looked_into(self) -> Columns:

@@ -79,6 +79,12 @@ class RemovalScreen:
         # The queries that are multiplied are not centred.
         self.asked_lengths[columns] += 2.0 * np.sqrt(n_asked) * np.abs(self.center[columns]) * (1.0 + FEW)
 
+    def take_dead(self, columns: Columns) -> None:
+        """Take in that some columns have no value in any row that counts: their coefficients are zero, with or without others."""
+        self.s_upper[columns] = 0.0
+        for part in (self.weighted, self.lengths, self.asked_lengths, self.second, self.fourth, self.most):
+            part[columns] = 0.0
+
     def follow(self, family: WideColumns, steps: Steps) -> None:
         """Follow the removal of the one column that steps are about, in the metric of ``family``."""
         vector = family.metric.curvatures * to_host(steps.tau)[:, 0]

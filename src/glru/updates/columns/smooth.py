@@ -74,7 +74,7 @@ class SmoothColumns(ColumnModels):
         """Bounds for the one candidate of a block, by Newton steps of its model alone, each with a factor of its own."""
         return self.retrain_with(block, self.start, decided)
 
-    def bounds(self, make: Callable[[int, int], Blocks], lam: Array, sign: float, n_items: int) -> tuple[Array, Array]:
+    def bounds(self, make: Callable[[int, int], Blocks], lam: Array, sign: float) -> tuple[Array, Array]:
         """Bounds of shape (n_queries, n_items), one column per candidate.
 
         Parameters
@@ -85,11 +85,9 @@ class SmoothColumns(ColumnModels):
             Their penalties.
         sign : float
             -1 for removals, +1 for additions.
-        n_items : int
-            Number of candidates.
         """
         size = self.query_squares.size
-        lower, upper = np.empty((size, n_items)), np.empty((size, n_items))
+        lower, upper = np.empty((size, lam.size)), np.empty((size, lam.size))
         width = max(16, self.arrays.chunk // max(self.problem.n_rows, 1))
 
         def part(start: int, stop: int) -> None:
@@ -97,7 +95,7 @@ class SmoothColumns(ColumnModels):
                 end = min(k + width, stop)
                 lower[:, k:end], upper[:, k:end] = self._bounds(*make(k, end), lam[k:end], sign)
 
-        self.arrays.run_in_parts(part, n_items, width)
+        self.arrays.run_in_parts(part, lam.size, width)
         return lower, upper
 
     def _bounds(self, data: Matrix, queries: Matrix, lam: Array, sign: float) -> Bounds:

@@ -191,15 +191,28 @@ class WideColumns(ColumnModels):
         return found
 
     def bounds(
+        self, make: Callable[[int, int], Blocks], lam: Array, sign: float, centers: Array | None = None
+    ) -> Bounds:
+        """Bounds of shape (n_queries, n_items) after one Newton step each, one column per candidate; see :meth:`show_steps`."""
+        size = self.queries.shape[0]
+        lower, upper = np.full((size, lam.size), -np.inf), np.full((size, lam.size), np.inf)
+
+        def take(here: slice, steps: "Steps") -> None:
+            lower[:, here], upper[:, here] = steps.bounds()
+
+        if self.usable:
+            self.show_steps(make, lam, sign, centers, take)
+        return lower, upper
+
+    def show_steps(
         self,
         make: Callable[[int, int], Blocks],
         lam: Array,
         sign: float,
-        n_items: int,
-        centers: Array | None = None,
-        seen: Callable[[slice, "Steps"], None] | None = None,
-    ) -> Bounds:
-        """Bounds of shape (n_queries, n_items) after one Newton step each, one column per candidate.
+        centers: Array | None,
+        take: Callable[[slice, "Steps"], None],
+    ) -> None:
+        """Show one Newton step for every candidate, some at a time.
 
         Parameters
         ----------
@@ -209,31 +222,20 @@ class WideColumns(ColumnModels):
             Their penalties.
         sign : float
             -1 for removals, +1 for additions.
-        n_items : int
-            Number of candidates.
-        centers : array of shape (n_items,), default=None
+        centers : array of shape (n_items,), or None
             What is taken from every column: for removals what the data is centred by.
-        seen : callable, default=None
-            Is shown the steps of all candidates, some at a time.
+        take : callable
+            ``take(here, steps)``.
         """
-        size = self.queries.shape[0]
-        lower, upper = np.full((size, n_items), -np.inf), np.full((size, n_items), np.inf)
         width = max(16, self.arrays.chunk // max(self.problem.n_rows, 1))
 
         def part(start: int, stop: int) -> None:
             for k in range(start, stop, width):
                 here = slice(k, min(k + width, stop))
-                block = self.block(
-                    make(here.start, here.stop), lam[here], sign, None if centers is None else centers[here]
-                )
-                steps = Steps(self, block)
-                lower[:, here], upper[:, here] = steps.bounds()
-                if seen is not None:
-                    seen(here, steps)
+                blocks = make(here.start, here.stop)
+                take(here, Steps(self, self.block(blocks, lam[here], sign, None if centers is None else centers[here])))
 
-        if self.usable:
-            self.arrays.run_in_parts(part, n_items, width)
-        return lower, upper
+        self.arrays.run_in_parts(part, lam.size, width)
 
     def refined(self, block: Block, decided: Decided, n_steps: int) -> Bounds:
         """Bounds for some candidates, stepped on together until they are decided or no longer get better."""
