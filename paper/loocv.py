@@ -6,7 +6,7 @@ from typing import Any, final
 
 import numpy as np
 
-from glru.bounds import signs
+from glru.bounds import ScoreBounds
 from glru.cascade import Cascade
 from glru.linalg import calm_blas
 from glru.model_selection.loocv import leave_one_out, start_run
@@ -124,7 +124,7 @@ def _naive(parts: list[Trainings], certified: LOOCVResult) -> dict[str, Any]:
     settled, still_open = parts
     rows = np.concatenate([part.items for part in parts])
     scores = np.concatenate([part.scores for part in parts])
-    labels = signs(scores, scores)
+    labels = ScoreBounds(scores, scores).signs
     total = sum(part.of for part in parts)
     complete = rows.size == total
     return {
@@ -142,7 +142,7 @@ def _naive(parts: list[Trainings], certified: LOOCVResult) -> dict[str, Any]:
 def _glru(carried: Carried, done: Trainings, certified: LOOCVResult) -> dict[str, Any]:
     cascade = carried.cascade
     rows = np.setdiff1d(np.arange(certified.problem.n_rows), cascade.open_rows())
-    labels = np.concatenate([signs(cascade.lower[rows], cascade.upper[rows]), signs(done.scores, done.scores)])
+    labels = ScoreBounds(np.append(cascade.lower[rows], done.scores), np.append(cascade.upper[rows], done.scores)).signs
     rows = np.concatenate([rows, done.items])
     complete = rows.size == certified.problem.n_rows
     return done.facts | {

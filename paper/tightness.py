@@ -12,7 +12,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.after import After, after
+from glru.after import After
+from glru.api import after
 from glru.bounds import is_decided
 from glru.changes import AddColumns, AddRows, Change, RemoveColumns, RemoveRows
 from glru.linalg import Array, RawMatrix, as_matrix

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from glru._results import Shown, make_frame, unmask_column
 from glru.bounds import Bounds, ScoreBounds, require_probabilities
-from glru.changed import BoundName, CandidateName, ChangedModel, change_model
+from glru.changed import ChangedModel
 from glru.changes import Change, Layout, read_layout, rows_of
 from glru.linalg import Array, Matrix
 from glru.problem import Point, Problem
@@ -434,16 +434,3 @@ def _stack_ends(parts: Sequence[Any]) -> tuple[Any, Any]:
     """Lower and upper ends of each problem, one line per problem; of one problem as they are."""
     lower, upper = parts[0] if len(parts) == 1 else (np.stack(ends) for ends in zip(*parts, strict=True))
     return lower, upper
-
-
-def after(
-    solution: Solution,
-    change: Change,
-    candidate: CandidateName = "auto",
-    bound: BoundName = "auto",
-    max_steps: int | None = None,
-    max_seconds: float | None = None,
-) -> After:
-    """What is proven about a trained problem after a change; the parameters are those of :func:`glru.after`."""
-    part = change_model(solution, change, candidate, bound, max_steps, max_seconds)
-    return After(Origin(change, solution.problem.classes), (part,))

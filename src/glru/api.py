@@ -11,10 +11,9 @@ from typing import Any, Literal, overload
 from numpy.typing import NDArray
 
 from glru._options import check_call
-from glru.after import After
-from glru.after import after as after_solution
+from glru.after import After, Origin
 from glru.cascade import Report
-from glru.changed import BoundName, CandidateName
+from glru.changed import BoundName, CandidateName, change_model
 from glru.changes import Change
 from glru.deletion import Influence, Jackknife, compute_influence, compute_jackknife
 from glru.deletion.jackknife import Center
@@ -801,7 +800,8 @@ def after(
     model = _check_model("after", model, tol, X, y, sample_weight)
     if not is_estimator(model):
         model = solve(model, tol=tol) if isinstance(model, Problem) else model
-        return after_solution(model, change, candidate, bound, max_steps, max_seconds)
+        part = change_model(model, change, candidate, bound, max_steps, max_seconds)
+        return After(Origin(change, part.solution.problem.classes), (part,))
     adapted = adapt(model, X, y, sample_weight)
     solutions = tuple(solve(problem, tol=tol) for problem in adapted.problems)
     return change_models(adapted, solutions, change, candidate, bound, max_steps, max_seconds)

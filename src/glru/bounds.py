@@ -95,11 +95,6 @@ def widths_of_rows(lower: Array, upper: Array) -> Array:
     return widths if widths.ndim == 1 else widths[:, : widths.shape[1] // 2].max(axis=1)
 
 
-def signs(lower: Array, upper: Array) -> NDArray[np.int8]:
-    """+1 or -1 where that sign is proven, 0 for ties and where the sign is open."""
-    return (lower > 0.0).astype(np.int8) - (upper < 0.0)
-
-
 def predicted(scores: Array) -> NDArray[np.intp]:
     """The place of the class that ``predict`` names for scores, one score or one per class; a tie goes to the first."""
     return (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
@@ -216,7 +211,7 @@ class ScoreBounds(tuple[Array, Array]):
     @property
     def signs(self) -> NDArray[np.int8]:
         """+1 or -1 where that sign is proven, 0 for ties and where the sign is open."""
-        return signs(self.lower, self.upper)
+        return (self.lower > 0.0).astype(np.int8) - (self.upper < 0.0)
 
     @property
     def decided(self) -> Decisions:

@@ -36,23 +36,9 @@ MOST_WORK = 1e9
 """Rows times rows times columns up to which missing values are filled again without each row, which takes about ten seconds."""
 
 PARAMETERS = (
-    "target",
-    "positive",
-    "drop",
-    "ids",
-    "one_hot",
-    "impute",
-    "normalize",
-    "task",
-    "delimiter",
-    "header",
-    "zero_based",
-    "encoding",
-    "decimal",
-    "missing",
-    "keep",
+    "target|positive|drop|ids|one_hot|impute|normalize|task|delimiter|header|zero_based|encoding|decimal|missing|keep"
 )
-PARAMETER = re.compile(rf"\b({'|'.join(PARAMETERS)})=(True|False|\[\.\.\.\]|\.\.\.|'[^']*')")
+PARAMETER = re.compile(rf"\b({PARAMETERS})=(True|False|\[\.\.\.\]|\.\.\.|'[^']*')")
 """A library parameter with its value, as error messages write it."""
 
 FLAGS = {"ids": "id"}

@@ -43,14 +43,8 @@ Positions = NDArray[np.intp]
 STORED_LOSSES = {kind.__name__: kind for kind in LOSSES.values()}
 """The losses by the names that files and receipts have for them."""
 
-LABELS = (
-    "str",
-    "object",
-    "bool",
-    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
-    "float32",
-    "float64",
-)
+INTEGERS = (f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+LABELS = ("str", "object", "bool", *INTEGERS, "float32", "float64")
 """The dtypes that labels can have."""
 
 

@@ -216,7 +216,6 @@ def _bound_squared_error(scale: Array, size: Array) -> Array:
 
 def _bound_size(columns: Columns) -> Array:
     """The largest number in each column, filled values and shifts included."""
-    assert columns.values is not None
     low, high = columns.value_range
     size = np.maximum(np.abs(low), np.abs(high))[None, :]
     for part in (columns.shift, columns.shift0, columns.fill, columns.fill0):
@@ -227,7 +226,6 @@ def _bound_size(columns: Columns) -> Array:
 
 def _min_max_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
     columns = columns.numbers()
-    assert columns.values is not None
     low, high = columns.extremes
     start, end = step.feature_range
     scale = _scale_by_range(walk, columns, high - low) / (end - start)
@@ -261,7 +259,6 @@ def _min_max_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
 
 def _max_abs_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
     columns = columns.numbers()
-    assert columns.values is not None
     low, high = columns.extremes
     width = np.maximum(np.abs(low - columns.shift), np.abs(high - columns.shift))
     scale = _scale_by_range(walk, columns, width)
@@ -302,7 +299,6 @@ def _simple_imputer(walk: Walk, step: Any, columns: Columns) -> Columns:
     if columns.values is None and as_numbers(columns.given) is None:
         return _impute_text(walk, step, columns, given)
     columns = columns.numbers()
-    assert columns.values is not None
     marker = step.missing_values
     if isinstance(marker, int | float | np.number) and not np.isnan(marker):
         if not columns.steady:
@@ -327,7 +323,6 @@ def _simple_imputer(walk: Walk, step: Any, columns: Columns) -> Columns:
 
 def _fill(walk: Walk, step: Any, columns: Columns, statistics: Any) -> Columns:
     """Columns whose missing values are filled."""
-    assert columns.values is not None
     holes = columns.missing.any(axis=0) & np.isnan(columns.fill0[0])
     walk.set_apart((columns.n_values == 0) & holes, "a column has no value in any other row")
     at_once = np.asarray(statistics, dtype=np.float64)[None, :]
@@ -352,7 +347,6 @@ def _fill(walk: Walk, step: Any, columns: Columns, statistics: Any) -> Columns:
 
 def _find_modes(columns: Columns, holes: Mask) -> tuple[Array, Array]:
     """The most frequent values (the smallest one in a tie) without each row or in each split, and of all rows."""
-    assert columns.values is not None
 
     def modes(values: Array) -> Array:
         found = np.full((1, values.shape[1]), np.nan)
@@ -676,7 +670,6 @@ def _to_list(walk: Walk) -> str | None:
 
 
 def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, penalised: bool) -> ColumnChanges:
-    assert columns.values is not None
     _require_squares(columns)
     scale0, made = columns.scale0, matrix.dense()
     rounding = OPERATIONS * UNIT * _bound_size(columns) / scale0
@@ -726,7 +719,6 @@ def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, pena
 
 def _agree(columns: Columns, made: Array, errors: Array) -> bool:
     """Whether columns in their scales agree with what the steps make of them, to within errors of the columns and a few roundings."""
-    assert columns.values is not None
     if columns.values.shape != made.shape:
         return False
     for part in split_columns(made):

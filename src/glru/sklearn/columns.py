@@ -58,7 +58,7 @@ class Columns:
 
     given: Any  # the columns as the steps fitted to all rows make them
     # Shape (n_rows, n_columns): ``x``, NaN where it is missing; None for columns that are the same without any row.
-    values: Array | None = None
+    values: Any = None
     splits: Splits | None = None  # train and test rows of every split; None: each row is left out
     # Shape (n_rows or n_splits or 1, n_columns): ``s``, ``m`` and ``phi``, by row that is left out or by split; ``phi`` is NaN while missing values are not
     # filled.
@@ -86,7 +86,6 @@ class Columns:
     @cached_property
     def missing(self) -> Mask:
         """Where the columns had no value."""
-        assert self.values is not None
         return np.isnan(self.values)
 
     @cached_property
@@ -122,7 +121,6 @@ class Columns:
     @cached_property
     def value_range(self) -> tuple[Array, Array]:
         """The least and the largest value of each column in all rows, filled ones apart."""
-        assert self.values is not None
         least, most = (np.min, np.max) if self.complete else (np.fmin.reduce, np.fmax.reduce)
         return np.asarray(least(self.values, axis=0)), np.asarray(most(self.values, axis=0))
 
@@ -139,7 +137,6 @@ class Columns:
     @property
     def held_out(self) -> tuple[Array, Array]:
         """The least and the largest of the values that are left out."""
-        assert self.values is not None
         if self.splits is None:
             value = np.where(self.missing, self.fill, self.values)
             return value, value
@@ -150,13 +147,12 @@ class Columns:
 
     def _parts(self, side: int) -> Iterator[Array]:
         """The values of the train rows (0) or of the test rows (1) of every split, missing ones as its steps fill them."""
-        assert self.values is not None and self.splits is not None
+        assert self.splits is not None
         fill = np.broadcast_to(self.fill, (len(self.splits), self.values.shape[1]))
         for own, split in zip(fill, self.splits, strict=True):
             yield np.where(self.missing[split[side]], own, self.values[split[side]])
 
     def _least(self, sign: float) -> Array:
-        assert self.values is not None
         x = np.where(self.missing, np.inf, sign * self.values)
         first, second = np.partition(x, 1, axis=0)[:2]
         least = np.where(x == first, second, first)
@@ -165,7 +161,6 @@ class Columns:
     @cached_property
     def constant(self) -> Mask:
         """Where a column has one value only without a row, a filled value's rounding apart."""
-        assert self.values is not None
         _, variance, _, _ = self.moments
         size = self.value_range[1] - self.value_range[0]
         if np.all(variance.min(axis=0) > VARIED * size * size):
@@ -176,7 +171,6 @@ class Columns:
     @cached_property
     def moments(self) -> tuple[Array, Array, Array, Array]:
         """Mean and variance of each column without each row, and their largest rounding errors in each column."""
-        assert self.values is not None
         shape = self.values.shape if self.complete else self.n_values.shape
         # In the order in which the values are stored.
         mean, variance = (np.empty_like(self.values, shape=shape) for _ in range(2))
@@ -189,7 +183,6 @@ class Columns:
 
     def _moments_of(self, columns: slice) -> tuple[Array, Array, Array, Array]:
         """The moments of some columns."""
-        assert self.values is not None
         values, missing, fill_error = self.values[:, columns], self.missing[:, columns], self.fill_error[:, columns]
         depth = sum_depth(values.shape[0])
         q, counts = self.n_filled[:, columns], self.n_values[:, columns]
@@ -209,7 +202,6 @@ class Columns:
     @cached_property
     def _order(self) -> tuple[Array, NDArray[np.intp]]:
         """Every column in order, missing values last, and the places of its entries there."""
-        assert self.values is not None
         order = np.argsort(self.values, axis=0, kind="stable")
         places = np.empty_like(order)
         np.put_along_axis(places, order, np.arange(order.shape[0])[:, None], axis=0)
@@ -260,7 +252,6 @@ class Columns:
 
     def full(self) -> "Columns":
         """The columns with every part broadcast to the width of the values."""
-        assert self.values is not None
         width = self.values.shape[1]
         parts: dict[str, Any] = {
             name: np.broadcast_to(part, (part.shape[0], width)) for name in self.PARTS for part in [getattr(self, name)]
