@@ -1,14 +1,15 @@
-"""``python -m benchmarks [NAME ...]``: run all benchmarks, or those named; ``zoo`` and ``folds`` take options."""
+"""``python -m benchmarks [NAME ...]``: run all benchmarks, or those named; ``zoo``, ``floor`` and ``folds`` take options."""
 
 import importlib
 import sys
 
-from benchmarks import folds, zoo
+from benchmarks import floor, folds, zoo
 from benchmarks.data import folder
 from benchmarks.timing import machine
 
 NAMES = [
     "zoo",
+    "floor",
     "folds",
     "loocv",
     "wide",
@@ -28,7 +29,7 @@ NEEDS_DATA = {"tightness"}
 
 def main() -> None:
     """Run the benchmarks named on the command line, or all of them."""
-    for module in (zoo, folds):
+    for module in (zoo, floor, folds):
         if sys.argv[1:2] == [module.__name__.rpartition(".")[2]]:
             print(machine())
             module.run(sys.argv[2:])

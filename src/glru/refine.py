@@ -170,7 +170,9 @@ def refine(
         Whether steps under the local certificate alone were made from the point already.
     """
     work = Refinement(problem, queries, decided, names, budget)
-    stage = work.newton(point, certificate, stepped) if "local" in names else work.carry(point, certificate)
+    # Under absolute values in the penalty a training costs less than Newton steps that fix the signs.
+    steps = "local" in names and not has_support(problem)
+    stage = work.newton(point, certificate, stepped) if steps else work.carry(point, certificate)
     if stage is None and not problem.in_memory:
         # The steps went on while bounds got better: a training in passes would prove no more.
         stage = "refine"
@@ -178,6 +180,19 @@ def refine(
         stage = "training"
         work.train(work.point, TRAINED)
     return Refined(*work.found, stage, work.point)
+
+
+@final
+class Questions:
+    """The relative gap from which on trainings of similar problems are asked whether their bounds are decided, learned from the earlier ones."""
+
+    def __init__(self) -> None:
+        self.first = FIRST_QUESTION * TRAINED_FIRST
+
+    def learn(self, gap: float, n_asked: int) -> None:
+        """Take in the relative gap at which a training was decided, and how often it was asked."""
+        # The first question is to be answered as a rule: each costs about as much as an iteration or more.
+        self.first = min(4.0 * self.first, FIRST_QUESTION * TRAINED_FIRST) if n_asked == 1 else min(gap, self.first)
 
 
 @final
@@ -325,7 +340,13 @@ class Refinement:
             self.step_locally(point)
 
     def train(
-        self, point: Point, tol: float, thorough: bool = True, asked: bool = False, max_iter: int | None = None
+        self,
+        point: Point,
+        tol: float,
+        thorough: bool = True,
+        asked: bool = False,
+        max_iter: int | None = None,
+        questions: Questions | None = None,
     ) -> Solution:
         """Train from a point until the bounds are decided, or to a relative gap; ``thorough``: by all regions each time.
 
@@ -339,6 +360,7 @@ class Refinement:
             self.budget,
             self._shrinkage,
             asked,
+            questions,
         )
         last = train(problem, tol=tol, start=point, until=until, max_iter=max_iter)
         if self.done:
@@ -358,23 +380,32 @@ class Refinement:
         return last
 
 
-def ask_rarely(ask: Callable[[State], bool], budget: Budget, shrinkage: Callable[[], float], asked: bool) -> Until:
+def ask_rarely(
+    ask: Callable[[State], bool],
+    budget: Budget,
+    shrinkage: Callable[[], float],
+    asked: bool,
+    questions: Questions | None = None,
+) -> Until:
     """A stopping rule that asks about a state only where its gap makes an answer likely.
 
     Where a certificate costs more than an iteration, asking every time would cost more than the training. ``shrinkage``: by what
     factor intervals have to shrink; they go with the root of the gap, so that no question is asked before that. ``asked``: the bounds hold what the
-    starting point proves; otherwise a first question is asked of a state that is nearly as good as a training without questions ends with.
+    starting point proves; otherwise a first question is asked where similar trainings were decided.
     """
     goal: float | None = None
+    n_asked, known = 0, Questions() if questions is None else questions
 
     def until(state: State) -> bool:
-        nonlocal goal
-        first = TRAINED_FIRST * abs(state.primal_value)
+        nonlocal goal, n_asked
+        size = abs(state.primal_value)
         if goal is None:
-            goal = min(shrinkage() ** 2 * state.gap, first) if asked else FIRST_QUESTION * first
+            goal = min(shrinkage() ** 2 * state.gap, TRAINED_FIRST * size) if asked else known.first * size
         if not state.gap < goal:
             return budget.spent
+        n_asked += 1
         if ask(state):
+            known.learn(state.gap / size if size > 0.0 else 0.0, n_asked)
             return True
         goal = shrinkage() ** 2 * state.gap
         return False

@@ -622,7 +622,8 @@ def devices(random: np.random.Generator) -> Iterator[Answer]:
 def supports(random: np.random.Generator) -> Iterator[Answer]:
     """Rows leave models that have coefficients on few columns: elastic nets and the lasso."""
     problem = (hostile_problem, problem_with_far_rows, unscaled_problem)[random.integers(3)](random)
-    loss = problem.loss if isinstance(problem.loss, glru.Logistic | glru.Squared) else glru.Squared()
+    known = glru.Logistic | glru.Squared | glru.Huber | glru.SquaredHinge | glru.SmoothedHinge
+    loss = problem.loss if isinstance(problem.loss, known) else glru.Squared()
     slopes = loss.gradient(problem.y, np.zeros(problem.n_rows))
     seen = np.abs(problem.matrix.T @ (problem.weights * slopes))
     if not (seen.max() > 0.0 and np.isfinite(seen.max())):

@@ -15,6 +15,7 @@ from tests.core import Support, SupportEllipsoid, SupportRows, guess_support, re
 from tests.ecosystem.models import l1
 
 LOSSES = {"squared": glru.Squared(), "logistic": glru.Logistic()}
+KINKED = {"huber": glru.Huber(), "squared hinge": glru.SquaredHinge(), "smoothed hinge": glru.SmoothedHinge()}
 PENALTIES = {"lasso": glru.L1(0.08), "elastic net": glru.ElasticNet(0.02, 0.08)}
 
 
@@ -22,8 +23,9 @@ def problem(loss="squared", penalty="lasso", n=24, d=6, intercept=True, seed=0):
     random = np.random.default_rng(seed)
     X = random.normal(size=(n, d)) * 2.0 ** random.integers(-3, 4, d)
     z = (X / X.std(axis=0))[:, :3] @ [2.0, -1.0, 0.3]
-    y = z + random.normal(size=n) if loss == "squared" else np.where(z + random.logistic(size=n) > 0, 1, -1)
-    return glru.Problem(X, y, LOSSES[loss], PENALTIES[penalty], intercept)
+    numbers = loss in ("squared", "huber")
+    y = z + random.normal(size=n) if numbers else np.where(z + random.logistic(size=n) > 0, 1, -1)
+    return glru.Problem(X, y, (LOSSES | KINKED)[loss], PENALTIES[penalty], intercept)
 
 
 def inside(lower, exact, upper):
@@ -32,11 +34,12 @@ def inside(lower, exact, upper):
 
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", [*LOSSES, *KINKED])
 def test_leave_one_out_is_that_of_precise_retrainings(loss, penalty, intercept):
     asked = problem(loss, penalty, intercept=intercept)
     result = glru.loocv(glru.solve(asked), width=1e-6)
-    assert result.n_trainings == 0
+    # Between kinks few rows are left that move too far.
+    assert result.n_trainings <= (asked.n_rows // 4 if loss in KINKED else 0)
     assert np.all(result.score_upper - result.score_lower <= 1e-6)
     for row in range(asked.n_rows):
         truth = retrain(asked.without(np.array([row])), 40)
@@ -46,7 +49,7 @@ def test_leave_one_out_is_that_of_precise_retrainings(loss, penalty, intercept):
 
 @pytest.mark.parametrize("shape", [(40, 8), (24, 60)], ids=["tall", "wide"])
 @pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", [*LOSSES, *KINKED])
 def test_supports_that_change_without_a_row_are_followed(loss, penalty, shape):
     asked = problem(loss, penalty, *shape, seed=5)
     solution = glru.solve(asked, tol=1e-12)
@@ -55,7 +58,8 @@ def test_supports_that_change_without_a_row_are_followed(loss, penalty, shape):
     lower, upper = SupportRows(solution, float(asked.n_rows / (asked.n_rows - 1))).bounds(
         np.arange(asked.n_rows), lambda lower, upper: upper - lower <= 1e-6, 30
     )
-    assert np.mean(np.isfinite(lower)) > 0.9
+    # Steps that lead over kinks and do not converge are left to a training.
+    assert np.mean(np.isfinite(lower)) > (0.4 if loss in KINKED else 0.9)
     for row in range(asked.n_rows):
         without = glru.solve(asked.without(np.array([row])), tol=1e-11)
         changes += not np.array_equal(old, guess_support(without.problem, without.point))
@@ -82,7 +86,7 @@ def region_of(asked, signs, point, monkeypatch):
     return SupportEllipsoid(asked, point)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", [*LOSSES, *KINKED])
 def test_only_the_right_support_is_proven(loss, monkeypatch):
     asked = problem(loss)
     solution = glru.solve(asked, tol=1e-12)
@@ -103,7 +107,7 @@ def test_only_the_right_support_is_proven(loss, monkeypatch):
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", [*LOSSES, *KINKED])
 def test_a_region_holds_the_optima_of_all_strengths_within_a_relative_error(loss, penalty):
     asked, share, random = problem(loss, penalty), 1e-3, np.random.default_rng(1)
     point = glru.solve(asked, tol=1e-12).point

@@ -62,7 +62,7 @@ BOUNDS = (
     ),
     Bound(
         "local",
-        "a self-concordant, smooth loss, absolute values in the penalty, and a support that is proven; memory",
+        "a smooth loss that is self-concordant or piecewise quadratic, absolute values in the penalty, and a support that is proven; memory",
         lambda certificate: has_support(certificate.problem),
         lambda certificate, _: SupportEllipsoid(certificate.problem, Point(certificate.coef, certificate.intercept)),
         lambda _: 0.0,

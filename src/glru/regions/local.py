@@ -156,9 +156,10 @@ def has_pieces(problem: Problem) -> bool:
 
 
 def has_support(problem: Problem) -> bool:
-    """Whether the theory applies: absolute values in the penalty, a loss that is self-concordant and smooth, all rows in memory."""
+    """Whether the theory applies: absolute values in the penalty, a smooth loss that is self-concordant or piecewise quadratic, all rows in memory."""
     loss = problem.loss
-    smooth = loss.self_concordance is not None and bool(np.isfinite(loss.smoothness)) and not loss.several
+    known = loss.self_concordance is not None or loss.piecewise
+    smooth = known and bool(np.isfinite(loss.smoothness)) and not loss.several
     return smooth and not problem.penalty.smooth and problem.in_memory and problem.arrays.stable
 
 

@@ -4,7 +4,8 @@ Let ``A`` be some columns with signs :math:`\sigma`, those without an absolute v
 name, the objective of these columns alone is smooth: :math:`\kappa_j |w_j| = \sigma_j \kappa_j w_j`. Let :math:`w^A` be the optimum of that *restricted*
 problem. If its coefficients have the signs :math:`\sigma` and every other column :math:`|X_j^\top (s \circ \ell'(X_A w^A))| < \kappa_j`, the
 conditions of optimality hold for all columns with zeros on the others, so that :math:`w^A` is an optimum of the whole problem; and the only one, since
-the others' zeros follow from any dual optimum and the restricted Hessian is regular. It needs no squares in the penalty: the lasso is proven like this.
+the others' zeros follow from any dual optimum and :math:`w^A` is the only optimum of the restricted problem near it (its Hessian is regular, or that of the rows which
+stay on their curved pieces is: :mod:`glru.regions.pieces`). It needs no squares in the penalty: the lasso is proven like this.
 """
 
 from typing import NamedTuple, final
@@ -139,6 +140,9 @@ class Support:
 MOST_STEPS = 4
 """Newton steps on a support, each of which about squares what is left."""
 
+KEPT_METRIC = 0.1
+"""A step after which the gradient's norm in the metric before it is below this share of what it was needs no metric of its own."""
+
 NEGLIGIBLE_GRADIENT = 1e-11
 """A gradient is not worth a further step whose norm is this share of the model's: rounding alone is not much less."""
 
@@ -164,7 +168,11 @@ class SupportEllipsoid(Region):
             return
         here, before = support.restrict(point), np.inf
         for _ in range(MOST_STEPS):
-            inner = LocalEllipsoid.at(support.problem, here, share=share)
+            # After a short step the metric that is there serves as well, without a Hessian.
+            last: LocalEllipsoid | None = None if problem.loss.self_concordance is None else self.inner
+            inner = None if last is None else last.carry_to(here)
+            if inner is None or not inner.nu < KEPT_METRIC * before:
+                inner = LocalEllipsoid.at(support.problem, here, share=share)
             if not inner.nu < 0.5 * before:
                 break
             self.inner, before = inner, inner.nu

@@ -117,15 +117,20 @@ class RefittedRemovals(OneScore):
             start, refits = summed(start), refits.summed(start.problem)
         return KinkRows(start, 1.0, refits)
 
+    def has_curvature(self) -> bool:
+        # Rows that batches leave open cross many kinks: Newton steps between these cost more than a training.
+        if has_support(self.problem) or (self.problem.loss.piecewise and self.has_batches()):
+            return has_support(self.problem)
+        return super().has_curvature()
+
     def paths(self, rows: Rows) -> Bounds:
         """Optima of the hinge loss without each row, from its path under the strengths of all rows."""
         return self._widen(rows, self._kinks.bounds(rows, self.run.enough))
 
     def refine(self, rows: Rows) -> Bounds:
         row = int(rows[0])
-        found = self._prove_support(row)
-        if found is not None:
-            return found
+        if has_support(self.problem):
+            return self._prove_support(row)
         found = self._retrain_wide(row) if has_wide_rows(self.problem) else None
         if found is None:
             work, point = self.refinement(row)
@@ -149,15 +154,14 @@ class RefittedRemovals(OneScore):
         self.run.limited[row] = found.exhausted
         return found.lower, found.upper
 
-    def _prove_support(self, row: int) -> Bounds | None:
+    def _prove_support(self, row: int) -> Bounds:
         """Bounds of one row's score under refitted strengths and a penalty with absolute values, if its support is proven for all strengths within their rounding."""
-        asked = has_support(self.problem) and self.run.bound in ("auto", "local")
+        asked = self.run.bound in ("auto", "local")
         share = self.refits.strength_error(row) if asked and self.refits.together[row] else np.inf
         if not share < LARGEST_SHARE:
-            return None
+            return unbounded(1)
         problem = self.refits.described(self.problem, row).require_weight()
-        region = find_support(problem, self.solution.point, share)
-        return region.score_bounds(problem.matrix[row : row + 1]) if region.proven else None
+        return find_support(problem, self.solution.point, share).score_bounds(problem.matrix[row : row + 1])
 
     def training(self, rows: Rows) -> Bounds:
         return self._widen(rows, super().training(rows))

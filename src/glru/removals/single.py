@@ -32,7 +32,7 @@ from glru.linalg import Array, to_host
 from glru.linalg.factor import robust_cholesky, solve_cholesky
 from glru.losses import Hinge
 from glru.problem import Point, Problem
-from glru.refine import Refinement, approach, has_products
+from glru.refine import Questions, Refinement, approach, has_products
 from glru.regions import EVERY, has_support
 from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
 from glru.updates.ascent_rows import AscentRows, estimate_ascent_cost, has_ascent
@@ -93,11 +93,10 @@ class OneScore(Removals):
         return asked and has_kinks(problem) and run.uniform
 
     def has_curvature(self) -> bool:
-        """Whether one row's model is refined by Newton steps."""
+        """Whether one row's model is refined by Newton steps; under absolute values in the penalty a training costs less."""
         problem = self.problem
-        return (
-            problem.in_memory and not isinstance(problem.loss, Hinge) and min(problem.matrix.shape) <= problem.largest
-        )
+        small = problem.in_memory and min(problem.matrix.shape) <= problem.largest
+        return small and not isinstance(problem.loss, Hinge) and not has_support(problem)
 
     def refinement(self, place: int) -> tuple[Refinement, Point]:
         """What is to be proven of a row under the model without it, and where to start."""
@@ -110,8 +109,12 @@ class OneScore(Removals):
     def training(self, rows: Rows) -> Bounds:
         """A full training of one row's problem, with the certificate as the stopping rule (Remark 3)."""
         work, point = self.refinement(int(rows[0]))
-        work.train(point, 0.0, thorough=False)
+        work.train(point, 0.0, thorough=False, questions=self._questions)
         return work.found
+
+    @cached_property
+    def _questions(self) -> Questions:
+        return Questions()
 
     @abstractmethod
     def refine(self, rows: Rows) -> Bounds:
@@ -455,7 +458,7 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
         ),
         Step(
             "newton",
-            "absolute values in the penalty, a self-concordant and smooth loss, few different weights; a Hessian for each support",
+            "absolute values in the penalty, a smooth loss that is self-concordant or piecewise quadratic, few different weights; a Hessian for each support",
             SingleRemovals.has_support,
             grouped,
             SingleRemovals.support,

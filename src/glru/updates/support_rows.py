@@ -42,13 +42,13 @@ def finds_supports_anywhere(problem: Problem) -> bool:
 
 
 def find_support(problem: Problem, start: Point, share: float = 0.0) -> SupportEllipsoid:
-    """The ellipsoid on the support after steps of proximal Newton from a model, taken until the support stays.
+    """The ellipsoid on the support after steps of proximal Newton from a model, taken until the support stays or a step leads farther than the one before.
 
     ``share``: it holds the optima of all penalties whose strengths are within this relative error.
     """
     coef, intercept = start.coef, start.intercept
     scores = problem.scores(coef, intercept)
-    exact = finds_supports_anywhere(problem)
+    exact, farthest = finds_supports_anywhere(problem), np.inf
     for _ in range(MOST_STEPS):
         _, slopes, curvatures = problem.loss.expand(problem.y, scores)
         before, (coef, shift, move) = coef, step_on_model(problem, coef, slopes, curvatures, WORKING)
@@ -57,6 +57,11 @@ def find_support(problem: Problem, start: Point, share: float = 0.0) -> SupportE
         found = SupportEllipsoid(problem, Point(coef, intercept), share)
         if found.proven or exact or np.array_equal(np.sign(coef), np.sign(before)):
             break
+        # Steps without a line search that lead farther do not converge: a training does.
+        moved = float(np.abs(move).max())
+        if not moved < farthest:
+            break
+        farthest = moved
     return found
 
 
