@@ -63,7 +63,15 @@ from glru.solvers import api as solvers
 from glru.solvers import train
 from glru.solvers.newton import Stop, newton, sample_of, step_length
 from glru.sums import Floor, assemble_gradient, dual_gap, expand, loss_hessian, score_errors_of_rows, sum_closely
-from glru.updates import carry_point, find_newton_candidate, kink_rows, local_rows, row_models, wide_rows
+from glru.updates import (
+    carry_point,
+    find_newton_candidate,
+    kink_rows,
+    local_rows,
+    product_rows,
+    row_models,
+    wide_rows,
+)
 from glru.updates.ascent_rows import AscentRows, has_ascent
 from glru.updates.carried_rows import (
     bound_carried,
@@ -104,6 +112,7 @@ from glru.updates.group_rows import GroupRows
 from glru.updates.kink_rows import KinkRows, has_kinks
 from glru.updates.local_rows import LocalRows, RowCandidates, RowRemovals, has_local_rows, has_piece_rows
 from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
+from glru.updates.product_rows import ProductRows, has_product_rows
 from glru.updates.refits import Refits
 from glru.updates.refitted_classes import ClassRefits
 from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
@@ -158,6 +167,7 @@ __all__ = [
     "Point",
     "PrimalBall",
     "Problem",
+    "ProductRows",
     "Products",
     "ProximalHinge",
     "Refits",
@@ -240,6 +250,7 @@ __all__ = [
     "has_local_columns",
     "has_local_rows",
     "has_piece_rows",
+    "has_product_rows",
     "has_refitted_rows",
     "has_row_models",
     "has_smooth_columns",
@@ -270,6 +281,7 @@ __all__ = [
     "outward",
     "penalty_terms",
     "predicted",
+    "product_rows",
     "quadratic_hessians",
     "quick_loss_terms",
     "rank",

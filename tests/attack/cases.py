@@ -32,6 +32,7 @@ from tests.core import (
     LocalEllipsoid,
     LocalRows,
     Point,
+    ProductRows,
     SmoothColumns,
     SubsetModels,
     SubsetRows,
@@ -56,6 +57,7 @@ from tests.core import (
     has_local_columns,
     has_local_rows,
     has_piece_rows,
+    has_product_rows,
     has_row_models,
     has_smooth_columns,
     has_subsets,
@@ -234,6 +236,8 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
         yield "centred rows", exact, lower[rows], upper[rows]
     if has_ascent(problem):
         yield "AscentRows", exact, *AscentRows(solution).bounds(rows, never)
+    if has_product_rows(problem):
+        yield "ProductRows", exact, *ProductRows(solution).bounds(rows, never)
     factors = removal_factors(problem)[rows]
     for factor in np.unique(factors[np.isfinite(factors)]):
         mine = np.flatnonzero(factors == factor)
@@ -371,8 +375,8 @@ def _lonely_rows(random: np.random.Generator) -> Iterator[Answer]:
     if has_centred(problem):
         lower, upper = bound_centred(solution)
         yield "centred rows, lonely", exact, lower[rows], upper[rows]
-    if has_ascent(problem):
-        yield "AscentRows, lonely", exact, *AscentRows(solution).bounds(rows, never)
+    if has_product_rows(problem):
+        yield "ProductRows, lonely", exact, *ProductRows(solution).bounds(rows, never)
     for n_steps in (1, 30):
         for place, row in enumerate(rows):
             if np.isfinite(wide.factors[row]):

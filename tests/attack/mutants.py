@@ -81,6 +81,13 @@ def _no_radii(holds):
     return lambda self, models, radii, *rest, **named: holds(self, models, 0.0 * radii, *rest, **named)
 
 
+def _no_missed(half_widths):
+    """As if the slopes of every model summed to zero."""
+    return lambda self, rows, scores, errors, norms, missed: half_widths(
+        self, rows, scores, errors, norms, 0.0 * missed
+    )
+
+
 def _no_kinks(piece_radius):
     """As if no row ever crossed a kink."""
     return lambda nu, shares, lost: piece_radius(nu, shares, lambda radii: 0.0 * lost(radii))
@@ -369,8 +376,16 @@ MUTANTS: dict[str, Mutant] = {
     "tenth-of-the-balls-of-candidates": Mutant(
         "glru.updates.centred_rows:Balls.half_widths", inside(ball_radius=scaled(0.1)), FAMILIES
     ),
-    "tenth-of-the-balls-with-an-intercept": Mutant(
-        "glru.updates.centred_rows:Balls._held", inside(ball_radius=scaled(0.1)), FAMILIES
+    "tenth-of-the-balls-of-gradients": Mutant(
+        "glru.updates.centred_rows:Balls.half_widths_by_gradients", scaled(0.1), FAMILIES
+    ),
+    "intercepts-of-product-steps-forgotten-in-gradients": Mutant(
+        "glru.updates.centred_rows:Balls.half_widths_by_gradients", _no_missed, FAMILIES
+    ),
+    "scores-of-product-steps-taken-as-exact": Mutant(
+        "glru.updates.product_rows:ProductSteps._move",
+        result(lambda steps: replace(steps, errors=(0.0 * steps.errors[0], 0.0 * steps.errors[1]))),
+        FAMILIES,
     ),
     "duals-that-miss-the-intercept-forgotten": Mutant("glru.updates.centred_rows:Balls._missed", scaled(0.0), FAMILIES),
     "rows-that-hold-an-intercept-nearer-than-they-are": Mutant(

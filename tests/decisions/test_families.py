@@ -11,6 +11,7 @@ from tests.certificates.exact import optimum, outside
 from tests.core import (
     AscentRows,
     LocalRows,
+    ProductRows,
     SecondMoments,
     ThirdDerivatives,
     WideRows,
@@ -22,8 +23,10 @@ from tests.core import (
     has_carried,
     has_centred,
     has_local_rows,
+    has_product_rows,
     has_row_models,
     has_wide_rows,
+    product_rows,
     removal_factors,
     row_models,
     wide_rows,
@@ -606,7 +609,7 @@ def test_balls_by_products_are_those_by_the_gram_matrix(shape, fit_intercept, mo
 @pytest.mark.parametrize("shift", [-0.02, 0.0, 0.02])
 @np.errstate(all="ignore")
 def test_balls_around_models_with_a_wrong_intercept(shift):
-    """At the optimum for a fixed intercept every Fenchel-Young term is zero; what its duals miss of their constraint is the whole distance."""
+    """At the optimum for a fixed intercept every Fenchel-Young term is zero, and the gradient but for one entry; what its duals miss of their constraint is the whole distance."""
     problem = make(glru.Logistic(), glru.L2(0.05), 30, 40, seed=9, fit_intercept=True, density=0.2)
     solution, X = glru.solve(problem, tol=1e-12), problem.matrix.dense()
     family, row = WideRows(solution), 4
@@ -622,24 +625,79 @@ def test_balls_around_models_with_a_wrong_intercept(shift):
     duals, scores, gaps = family.gaps(family._weights(rows), duals, entries, free)
     half, _ = family.balls.half_widths(rows, duals, scores, free, gaps)
     assert gaps[0] < 1e-12 and np.isfinite(half[0])
-    lower, upper = np.full(30, -np.inf), np.full(30, np.inf)
-    lower[row], upper[row] = scores[row, 0] - half[0], scores[row, 0] + half[0]
-    assert_exactly_inside(solution, [(lower, upper)], rows=(row,))
+    missed = np.abs(weights @ problem.loss.gradient(problem.y, X @ w + intercept)) + np.full(1, 1e-12)
+    errors = family.side.score_errors(duals, free)
+    by_gradient = family.balls.half_widths_by_gradients(rows, scores, errors, np.full(1, 1e-12), missed)
+    assert np.isfinite(by_gradient[0])
+    for most in (half[0], by_gradient[0]):
+        lower, upper = np.full(30, -np.inf), np.full(30, np.inf)
+        lower[row], upper[row] = scores[row, 0] - most, scores[row, 0] + most
+        assert_exactly_inside(solution, [(lower, upper)], rows=(row,))
 
 
 @each({name: SHAPES[name] for name in ("wide", "sparse", "heavy-row")}, "shape")
-@pytest.mark.parametrize(("loss", "fit_intercept"), [("logistic", False), ("logistic", True), ("hinge", False)])
 @np.errstate(all="ignore")
-def test_ascent_of_single_rows(loss, fit_intercept, shape):
-    problem = make(LOSSES[loss], glru.L2(0.1), seed=5, **shape, fit_intercept=fit_intercept)
+def test_ascent_of_single_rows(shape):
+    problem = make(LOSSES["hinge"], glru.L2(0.1), seed=5, **shape)
     assert has_ascent(problem)
     solution = glru.solve(problem)
-    lower, upper = AscentRows(solution).bounds(np.arange(problem.n_rows), never)
+    assert_inside(*held_out(solution), *AscentRows(solution).bounds(np.arange(problem.n_rows), never))
+
+
+@each({name: ROW_SHAPES[name] for name in ("wide", "wide-weighted", "sparse", "heavy-row", "zero-weights")}, "shape")
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@np.errstate(all="ignore")
+def test_products_of_single_rows(fit_intercept, shape):
+    problem = make(glru.Logistic(), glru.L2(0.1), seed=5, **shape, fit_intercept=fit_intercept)
+    assert has_product_rows(problem)
+    solution = glru.solve(problem)
+    lower, upper = ProductRows(solution).bounds(np.arange(problem.n_rows), never)
     assert_inside(*held_out(solution), lower, upper)
-    if loss == "logistic":
-        assert_exactly_inside(solution, [(lower, upper)], rows=(0, 4))
-        # So few rows hold an intercept weakly, and passes with one are slow.
-        assert np.median(upper - lower) < (4.0 if fit_intercept else 1e-2)
+    assert np.median(upper - lower) < (4.0 if fit_intercept else 1e-2)
+    assert_exactly_inside(solution, [(lower, upper)], rows=(0, 4))
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_products_of_sparse_rows(fit_intercept):
+    """Directions of the preconditioner, columns in one row only, and scores that follow from sums of many images."""
+    problem = make(glru.Logistic(), glru.L2(0.02), 60, 90, seed=3, fit_intercept=fit_intercept, density=0.05)
+    solution, rows = glru.solve(problem), np.arange(problem.n_rows)
+    family = ProductRows(solution)
+    assert np.count_nonzero(family.side.gram.own) > 5
+    lower, upper = family.bounds(rows, never)
+    assert family.directions.values.size == 15
+    assert np.all(np.isfinite(upper)) and np.median(upper - lower) < 1e-3
+    assert_exactly_inside(solution, [(lower, upper)], rows=(0, 7, 20))
+    few, _ = family.bounds(rows, never, limit=0.0)
+    assert np.isfinite(few).sum() == 8
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("shape", [(120, 40), (90, 150)], ids=["tall", "wide"])
+def test_labels_of_sparse_data_that_is_too_large_for_a_hessian(monkeypatch, shape, fit_intercept):
+    """No factor in either dimension: the carried bound and products with X decide all labels without a training."""
+    problem = make(glru.Logistic(), glru.L2(0.01), *shape, seed=2, fit_intercept=fit_intercept, density=0.1)
+    expected = glru.loocv(problem, width="labels")
+    monkeypatch.setattr(type(problem.matrix), "largest", 10)
+    found = glru.loocv(problem, width="labels")
+    assert found.n_trainings == 0 and found.bounds.decided.all()
+    assert np.count_nonzero(found.stages == "refine") > 5
+    np.testing.assert_array_equal(found.bounds.signs, expected.bounds.signs)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_scores_of_product_steps_are_within_their_errors(fit_intercept):
+    problem = make(glru.Logistic(), glru.L2(0.02), 60, 90, seed=3, fit_intercept=fit_intercept, density=0.05)
+    family, rows = ProductRows(glru.solve(problem)), np.array([2, 5, 33])
+    family.bounds(rows, never)
+    X, here = problem.matrix.dense().astype(np.longdouble), product_rows.ProductSteps.first(family, rows)
+    for _ in range(6):
+        scores = X @ (X.T @ here.duals / np.longdouble(0.02)) + (here.free if fit_intercept else 0.0)
+        assert np.all(here.duals[here.entries] == 0.0)
+        errors = family.side.norms[:, None] * here.errors[0] + here.errors[1]
+        assert np.all(np.abs(here.scores - scores) <= errors)
+        assert errors.max() < 1e-9
+        here = here.step(np.ones(3, dtype=bool))
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared-hinge"])

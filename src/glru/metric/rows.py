@@ -50,13 +50,35 @@ def has_few_free(problem: Problem) -> bool:
 @final
 @dataclass(frozen=True, eq=False)
 class GramProduct:
-    """``K = X diag(inverse) X^T`` that is not formed: a product errs by no more than if it were."""
+    """``K = X diag(inverse) X^T`` that is not formed: a product errs by no more than if it were.
+
+    Attributes
+    ----------
+    matrix, inverse : Matrix, array
+        The columns with values in several rows.
+    own : array of shape (n_rows,)
+        What the other columns have in ``K``: entries of its diagonal.
+    """
 
     matrix: Matrix
     inverse: Array
+    own: Array
+
+    @classmethod
+    def of(cls, matrix: Matrix, inverse: Array) -> "GramProduct":
+        """The product of a matrix."""
+        counts = matrix.column_counts()
+        if counts is None or np.all(counts > 1):
+            return cls(matrix, inverse, np.zeros(matrix.shape[0]))
+        shared = np.flatnonzero(counts > 1)
+        return cls(matrix[:, shared], inverse[shared], matrix.squared_row_norms(np.where(counts > 1, 0.0, inverse)))
 
     def __matmul__(self, duals: Array) -> Any:
-        return self.matrix @ (self.inverse[:, None] * (self.matrix.T @ duals))
+        sums = self.matrix.T @ duals
+        sums *= self.inverse[:, None]
+        found = self.matrix @ sums
+        found += self.own[:, None] * duals
+        return found
 
 
 @final
@@ -93,7 +115,7 @@ class RowSide:
         side = cls.__new__(cls)
         side.problem, side.arrays, side.center = problem, problem.arrays, None
         side.inverse = 1.0 / np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
-        side.gram, side.border = GramProduct(problem.matrix, side.inverse), stack_constraint_columns(problem)
+        side.gram, side.border = GramProduct.of(problem.matrix, side.inverse), stack_constraint_columns(problem)
         squares = problem.matrix.squared_row_norms(side.inverse)
         side.norms = np.sqrt(squares * (1.0 + gamma(side.inverse.size + 8))) * (1.0 + FEW) + side.tiny
         return side

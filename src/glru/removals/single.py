@@ -35,15 +35,16 @@ from glru.problem import Point, Problem
 from glru.refine import Questions, Refinement, approach, has_products
 from glru.regions import EVERY, has_support
 from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
-from glru.updates.ascent_rows import AscentRows, estimate_ascent_cost, has_ascent
+from glru.updates.ascent_rows import AscentRows, has_ascent
 from glru.updates.carried_rows import bound_carried, has_carried
 from glru.updates.centred_rows import bound_centred, has_centred
 from glru.updates.kink_rows import KinkRows, has_kinks
 from glru.updates.local_rows import LocalRows, candidate_cost, has_local_rows, has_piece_rows
+from glru.updates.product_rows import LEAST_STEPS, ProductRows, estimate_product_cost, has_product_rows
 from glru.updates.row_models import has_wide_rows
 from glru.updates.second_order import bound_to_second_order
 from glru.updates.support_rows import SupportRows
-from glru.updates.wide_rows import WideRows, estimate_leverage_cost
+from glru.updates.wide_rows import WideRows, estimate_ball_cost, estimate_leverage_cost
 
 STEPS_BEFORE_KINKS = 8
 """Steps with the old Hessian where others follow rows over the kinks of their losses: models that few rows cross a kink for need no more."""
@@ -144,11 +145,12 @@ class SingleRemovals(OneScore):
         return has_carried(self.problem)
 
     def has_centred(self) -> bool:
-        """Whether the carried bound with an intercept is far cheaper than a factor over the rows."""
+        """Whether the carried bound with an intercept is far cheaper than a factor over the rows, or there is no factor."""
         problem = self.problem
-        if not (self.has_wide() and has_centred(problem)):
+        if self.has_local() or not has_centred(problem):
             return False
-        return CENTRED_PRODUCTS * problem.matrix.product_cost < estimate_leverage_cost(problem, problem.n_rows)
+        cost = estimate_leverage_cost(problem, problem.n_rows) if self.has_wide() else np.inf
+        return CENTRED_PRODUCTS * problem.matrix.product_cost < cost
 
     def carries_first(self) -> bool:
         """Whether the carried bound is cheaper than the local step, or than the leverages of wide data."""
@@ -175,17 +177,26 @@ class SingleRemovals(OneScore):
         return estimate_leverage_cost(problem, min(problem.n_rows, STEPS_TOGETHER * self.run.n_open)) < trainings
 
     def has_ascent(self) -> bool:
-        """Whether passes are cheaper than what else there is: a factor over the rows, all leverages, or training for the hinge."""
+        """Whether passes are cheaper than training: of dense data one costs about as much as an iteration of the interior-point training, which needs fewer."""
         problem, run = self.problem, self.run
-        if not (has_ascent(problem) and run.width is None and run.bound in ("auto", "primal")):
+        asked = run.width is None and run.bound in ("auto", "primal")
+        return asked and not problem.matrix.stores_zeros and has_ascent(problem)
+
+    def has_products(self) -> bool:
+        """Whether steps by products with X decide labels, and cost less than a factor over the rows where there is one."""
+        problem, run = self.problem, self.run
+        asked = run.only_labels and run.bound in ("auto", "primal")
+        if not asked or problem.matrix.stores_zeros or self.has_local() or not has_product_rows(problem):
             return False
-        if not has_wide_rows(problem):
-            # Of dense data a pass costs about as much as an iteration of the interior-point training, which needs fewer.
-            return isinstance(problem.loss, Hinge) and not problem.matrix.stores_zeros
-        if not run.only_labels:
-            return False
-        n_known = problem.n_rows if "wide" in self.__dict__ else run.n_open
-        return estimate_ascent_cost(problem, run.n_open) < estimate_leverage_cost(problem, n_known)
+        return estimate_product_cost(problem, LEAST_STEPS * run.n_open) < self._estimate_ball_cost()
+
+    def _estimate_ball_cost(self) -> float:
+        """What the open rows cost with a factor over the rows; infinite where there is none."""
+        return estimate_ball_cost(self.problem, self.run.n_open) if self.has_wide() else np.inf
+
+    def products(self, rows: Rows) -> Bounds:
+        """Steps of conjugate gradients for many rows at once."""
+        return ProductRows(self.run.converged_solution).bounds(rows, self.run.enough, self._estimate_ball_cost())
 
     def has_guesses(self) -> bool:
         """Whether all rows' Newton steps are taken at once."""
@@ -298,23 +309,15 @@ class SingleRemovals(OneScore):
         return self._paths[factor].bounds(rows, self.run.enough)
 
     def ascent(self, rows: Rows) -> Bounds:
-        """Passes of dual coordinate ascent for each row, from its Newton candidate where there is one."""
-        start = self._newton_duals if "wide" in self.__dict__ else None
+        """Passes of dual coordinate ascent for each row."""
+        family = AscentRows(self.run.converged_solution)
         lower, upper = unbounded(rows.size)
         # Where passes do not decide half of the first rows, they are too slow for the others.
         for here in (slice(0, TRIED_ROWS), slice(TRIED_ROWS, None)):
-            lower[here], upper[here] = self._ascent.bounds(rows[here], self.run.enough, start)
+            lower[here], upper[here] = family.bounds(rows[here], self.run.enough)
             if 2 * np.count_nonzero(self.run.enough(lower[here], upper[here])) < lower[here].size:
                 break
         return lower, upper
-
-    def _newton_duals(self, rows: Rows) -> tuple[Array, Array]:
-        duals, free = self.wide.find_newton_models(rows)
-        return to_host(duals), free
-
-    @cached_property
-    def _ascent(self) -> AscentRows:
-        return AscentRows(self.run.converged_solution)
 
     def wide_newton(self, rows: Rows) -> Bounds:
         """Newton candidates in the dimension of the rows."""
@@ -415,14 +418,6 @@ CARRY = Step(
     SingleRemovals.carry,
 )
 
-ASCENT = Step(
-    "refine",
-    "the logistic or the hinge loss, an L2 penalty, no intercept, cheap products; a few passes over X for each row",
-    SingleRemovals.has_ascent,
-    open_rows,
-    SingleRemovals.ascent,
-)
-
 TRAINING = Step("training", "nothing; a training of each row's own problem", always, to_train, SingleRemovals.training)
 
 APPROXIMATIONS = (
@@ -472,7 +467,20 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             SingleRemovals.paths,
             tightens=True,
         ),
-        ASCENT,
+        Step(
+            "refine",
+            "sparse data that is wide or too large for a Hessian, a smooth loss, an L2 penalty on every column; a few products with X for each row",
+            SingleRemovals.has_products,
+            open_rows,
+            SingleRemovals.products,
+        ),
+        Step(
+            "refine",
+            "the hinge loss, an L2 penalty, no intercept, sparse data; a few passes over X for each row",
+            SingleRemovals.has_ascent,
+            open_rows,
+            SingleRemovals.ascent,
+        ),
         Step(
             "newton",
             "wide data and a self-concordant loss, or a smooth one without an intercept; one factor and inverse over the rows",
@@ -482,7 +490,6 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             price=2,
             tightens=True,
         ),
-        ASCENT,
         Step(
             "refine",
             "the same; products of the size of the rows for each step",

@@ -16,6 +16,7 @@ With :math:`G = r - s_i \ell'_i \tilde x_i` the row's own score moves by :math:`
 towards the other side by at most :math:`s_i |\ell'_i| A^2(x_i)`, and by at most :math:`A(x_i) \|r\|` for what training left and for the other rows' new weights.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -176,7 +177,8 @@ class Hold:
     Let ``F`` be the summed Fenchel-Young terms of a model and its dual ``b``, :math:`\sigma = \sum b_k`, and :math:`\delta` the way to the optimum. Convexity
     gives :math:`\tfrac12 \|\delta\|^2_H \le F + \sigma \, \delta_\beta` in a mean ``H`` of the Hessians on every part of the way, so that
     :math:`\|\delta\|_H \le |\sigma| a + \sqrt{\sigma^2 a^2 + 2 F}` with ``a`` the norm of the intercept's coordinate. Where the scores of these rows move by less than
-    :math:`T / M` in a ball of that radius, none is the first to reach it, and the supposition holds on the whole way.
+    :math:`T / M` in a ball of that radius, none is the first to reach it, and the supposition holds on the whole way. The same argument holds for a model with the
+    gradient :math:`(G, G_\beta)`: the objective falls along the way, so that :math:`\|\delta\|_H \le \|G\|_{\Lambda^{-1}} + |G_\beta| a`.
 
     Attributes
     ----------
@@ -217,7 +219,7 @@ class Hold:
 @final
 @dataclass(frozen=True, eq=False)
 class Balls:
-    """Balls of the duality gap around candidates for models without one row each, with every column penalised.
+    """Balls around candidates for models without one row each, with every column penalised, from their duality gaps or gradients.
 
     Attributes
     ----------
@@ -262,20 +264,45 @@ class Balls:
         side = self.models.products
         errors = side.score_errors(duals, free)
         with np.errstate(all="ignore"):
-            if side.n_free:
-                half, radii = self._held(rows, duals, scores, errors, gaps)
-            else:
-                radii = ball_radius(gaps)
-                half = radii * self.norms[rows]
-            return half + side.norms[rows] * errors[0] + errors[1], radii
+            radii = ball_radius(gaps)
+            missed = self._missed(duals) if side.n_free else np.zeros(rows.size)
+            return self._half_widths(rows, scores, errors, missed, lambda border: border + np.hypot(border, radii))
+
+    def half_widths_by_gradients(
+        self, rows: Rows, scores: Any, errors: tuple[Array, Array], norms: Array, missed: Array
+    ) -> Array:
+        """At least how far the removed rows' scores are from those at the optimum, from the gradients of candidates without them.
+
+        Parameters
+        ----------
+        rows : array of int
+            The removed rows; their own ``b`` is 0 in the candidates.
+        scores, errors : array of shape (n_rows, n_models), pair of array
+            The candidates' scores, and their errors as in :meth:`~glru.metric.rows.RowSide.score_errors`.
+        norms, missed : array of shape (n_models,)
+            At least the norms of the penalised columns' gradients in the metric of the penalty, and of the intercept's entries.
+        """
+        with np.errstate(all="ignore"):
+            return self._half_widths(rows, scores, errors, missed, lambda border: border + norms)[0]
+
+    def _half_widths(
+        self, rows: Rows, scores: Any, errors: tuple[Array, Array], missed: Array, find_radii: Callable[[Array], Array]
+    ) -> tuple[Array, Array]:
+        """Half-widths and radii; ``find_radii`` makes these of the norms of what is missed in the intercept."""
+        side = self.models.products
+        if side.n_free:
+            half, radii = self._held(rows, scores, errors, missed, find_radii)
+        else:
+            radii = find_radii(np.zeros(rows.size))
+            half = radii * self.norms[rows]
+        return half + side.norms[rows] * errors[0] + errors[1], radii
 
     def _held(
-        self, rows: Rows, duals: Any, scores: Any, errors: tuple[Array, Array], gaps: Array
+        self, rows: Rows, scores: Any, errors: tuple[Array, Array], missed: Array, find_radii: Callable[[Array], Array]
     ) -> tuple[Array, Array]:
         """The half-widths and radii with an intercept; infinite where no hold is proven."""
         models, arrays = self.models, self.models.arrays
         half, radii = np.full(rows.size, np.inf), np.full(rows.size, np.inf)
-        missed = self._missed(duals)
         away = arrays.absolute(scores - arrays.put(self.base)[:, None])
         factors = np.abs(np.log(self.ratios[rows])) * (1.0 + FEW)
         for hold in self.holds:
@@ -283,7 +310,7 @@ class Balls:
             for exponent in BALL_EXPONENTS:
                 free = np.sqrt(np.exp(drop + exponent) / hold.total) * (1.0 + FEW)
                 border = missed * np.hypot(hold.length, free) * (1.0 + FEW)
-                size = (border + np.hypot(border, ball_radius(gaps))) * (1.0 + FEW)
+                size = find_radii(border) * (1.0 + FEW)
                 farthest = np.hypot(hold.farthest, free) * size * (1.0 + FEW)
                 reach = np.hypot(hold.distances[rows], free) * size * (1.0 + FEW)
                 holds = ~hold.members[rows] & (models.constant * farthest < exponent)

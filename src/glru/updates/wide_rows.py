@@ -74,6 +74,12 @@ def estimate_leverage_cost(problem: Problem, n_rows: int) -> float:
     )
 
 
+def estimate_ball_cost(problem: Problem, n_rows: int) -> float:
+    """What balls around the Newton candidates of some rows cost, with the factor that these are solved with."""
+    size = float(problem.n_rows)
+    return problem.matrix.gram_cost + 0.012 * size**3 + 0.1 * size**2 * n_rows
+
+
 @final
 class WideRows(RowModels):
     """The removal of single rows, many at once, with the old Hessian.
@@ -190,11 +196,6 @@ class WideRows(RowModels):
         """Whether the duality gap bounds the distance of a candidate: every column is penalised, and the loss holds an intercept."""
         problem = self.problem
         return problem.unpenalised.size == 0 and (self.local or not problem.fit_intercept) and not self.has_closed_form
-
-    def find_newton_models(self, rows: Rows) -> tuple[Any, Array]:
-        """The candidates one Newton step from the old model, ``b`` and ``beta``, without proof."""
-        found = BallSteps.first(self, rows)
-        return found.duals, found.free
 
     def bound_by_balls(self, rows: Rows, decided: Decided, n_steps: int = BALL_STEPS) -> Bounds:
         """Bounds of the removed rows' scores by balls around Newton candidates, which need no leverages; rows leave as they are decided."""
