@@ -53,7 +53,7 @@ class Columns:
 @final
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """A primal-dual pair of a problem and an upper bound of its duality gap."""
+    """A primal-dual pair of a problem and an upper bound of its duality gap, but for terms that underflow (:func:`ball_radius` counts them)."""
 
     loss: Loss
     penalty: Penalty

@@ -134,7 +134,7 @@ def warm_starts(random: np.random.Generator) -> Iterator[Answer]:
         far = sum((truth.mp.mpf(float(s)) * m * m / 2 for s, m in zip(lam, off, strict=True)), truth.mp.zero)
         doubt = sum(
             (truth.mp.mpf(float(s)) * abs(m) * d for s, m, d in zip(lam, off, truth.doubts[:-1], strict=True)),
-            truth.mp.zero,
+            truth.mp.mpf(np.finfo(np.float64).tiny),  # what underflows of a gap is left to the radius
         )
         gap = proof.gap
         yield f"warm start, gap: {name}", [(far, doubt)], [0.0 if np.isfinite(gap) else -np.inf], [gap]
