@@ -332,14 +332,14 @@ def _wide_columns(
 
     if not has_wide_columns(solution.problem):
         smooth = SmoothColumns(solution, as_matrix(queries))
-        return {"SmoothColumns": smooth.bounds(make, lam, sign, lam.size)}
+        return {"SmoothColumns": smooth.bounds(make, lam, sign)}
     family = WideColumns(solution, as_matrix(queries))
     centers = family.side.center
     if centers is not None and sign > 0.0:
         centers = blocks[0].dense().mean(axis=0)
     block = family.block(blocks, lam, sign, centers)
     found = {
-        "WideColumns": family.bounds(make, lam, sign, lam.size, centers),
+        "WideColumns": family.bounds(make, lam, sign, centers),
         "WideColumns, refined": family.refined(block, never, 4),
     }
     alone = [family.refine_one(block.take(np.array([k])), lambda *ends: False) for k in range(lam.size)]
