@@ -55,6 +55,11 @@ def unmask_column(values: NDArray[Any]) -> Any:
     return values
 
 
+def find_display(name: str) -> Any:
+    """A class of :mod:`glru.display`: pictures are a layer above, and are loaded only for those who draw."""
+    return getattr(import_module("glru.display"), name)
+
+
 def make_frame(columns: dict[str, Any]) -> Any:
     """A pandas frame, or a polars frame if pandas is not installed."""
     for package in ("pandas", "polars"):

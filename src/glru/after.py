@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from glru._results import Shown, make_frame, unmask_column
+from glru._results import Shown, find_display, make_frame, unmask_column
 from glru.bounds import Bounds, ScoreBounds, require_probabilities
 from glru.changed import ChangedModel
 from glru.changes import Change, Layout, read_layout, rows_of
@@ -85,8 +84,7 @@ class Retraining(Shown):
             Where to draw; a new figure if not given.
         """
         lower, upper = (np.ravel(end) for end in self.bounds)
-        # Pictures are a layer above, and are loaded only for those who draw.
-        kind = import_module("glru.display").AfterDisplay
+        kind = find_display("AfterDisplay")
         return kind(lower, upper, np.ravel(self.present), f"retraining needed: {self.verdict}").plot(ax)
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
@@ -381,13 +379,13 @@ class After(Shown):
         -------
         glru.display.AfterDisplay or glru.display.ConfusionDisplay
         """
-        # Pictures are a layer above, and are loaded only for those who draw.
-        display, joint = import_module("glru.display"), self.parts[0].solution.problem.loss.several
+        joint = self.parts[0].solution.problem.loss.several
         if self.classes is None or (len(self.parts) == 1 and not joint):
-            return display.AfterDisplay.from_after(self, X).plot(ax)
+            return find_display("AfterDisplay").from_after(self, X).plot(ax)
         bounds, names = self.score_bounds(X), [str(label) for label in self.classes]
         old = self.present_scores(X)
-        return display.ConfusionDisplay.from_bounds(bounds, old, names, range(bounds.n_rows), joint).plot(ax)
+        kind = find_display("ConfusionDisplay")
+        return kind.from_bounds(bounds, old, names, range(bounds.n_rows), joint).plot(ax)
 
     def present_scores(self, X: Any) -> Array:
         """The scores of some queries under the model before the change.

@@ -255,66 +255,32 @@ class Log:
         """The log after a training, which is noted by what it led to."""
         solution = state.solution
         return self._append(
-            TrainingEntry(
-                number=self.length,
-                at=current_time(),
-                reason=reason,
-                revision=state.revision,
-                model=state.digest,
-                n_rows=solution.problem.n_rows,
-                n_columns=state.n_columns,
-                status=solution.status,
-                solver=solution.solver,
-                n_iter=int(solution.n_iter),
-                gap=float(solution.certificate.gap),
-                radius=bound_radius(solution.certificate.gap, solution.problem.penalty),
-            ),
             state,
-        )
-
-    def record_change(
-        self,
-        state: State,
-        kind: ChangeKind,
-        count: int,
-        keys: tuple[Key, ...] | None = None,
-        columns: tuple[str, ...] | None = None,
-        digests: tuple[str, ...] = (),
-        n_trained: int = 0,
-    ) -> tuple["Log", ChangeEntry]:
-        """The log after a change of the data, and its entry."""
-        entry = ChangeEntry(
-            number=self.length,
-            at=current_time(),
-            kind=kind,
-            count=int(count),
-            keys=keys,
-            columns=columns,
-            digests=digests,
-            n_trained=n_trained,
-            revision=state.revision,
+            TrainingEntry,
+            reason=reason,
             model=state.digest,
-        )
-        return self._append(entry, state), entry
+            n_rows=solution.problem.n_rows,
+            n_columns=state.n_columns,
+            status=solution.status,
+            solver=solution.solver,
+            n_iter=int(solution.n_iter),
+            gap=float(solution.certificate.gap),
+            radius=bound_radius(solution.certificate.gap, solution.problem.penalty),
+        )[0]
+
+    def record_change(self, state: State, kind: ChangeKind, count: int, **details: Any) -> tuple["Log", ChangeEntry]:
+        """The log after a change of the data, and its entry; ``details``: keys, columns, digests and ``n_trained``."""
+        nothing = {"keys": None, "columns": None, "digests": (), "n_trained": 0}
+        return self._append(state, ChangeEntry, kind=kind, count=int(count), model=state.digest, **(nothing | details))
 
     def record_certificate(self, query: Query, answer: Answer) -> "Log":
         """The log after an answer to queries."""
-        return self._append(
-            CertificateEntry(
-                number=self.length,
-                at=current_time(),
-                query=query,
-                revision=self.state.revision,
-                carry=answer.count("carry"),
-                newton=answer.count("newton"),
-                training=answer.count("training"),
-                n_open=answer.count(""),
-                gap=float(answer.gap),
-                radius=float(answer.radius),
-            ),
-            self.state,
-        )
+        found: dict[str, Any] = {stage: answer.count(stage) for stage in ("carry", "newton", "training")}
+        found |= {"n_open": answer.count(""), "gap": float(answer.gap), "radius": float(answer.radius)}
+        return self._append(self.state, CertificateEntry, query=query, **found)[0]
 
-    def _append(self, entry: Entry, state: State) -> "Log":
+    def _append(self, state: State, make: Any, /, **values: Any) -> tuple["Log", Any]:
+        """The log with a new entry of a kind, and the entry."""
+        entry = make(number=self.length, at=current_time(), revision=state.revision, **values)
         self.written[self.length :] = [entry]
-        return replace(self, state=state, length=self.length + 1)
+        return replace(self, state=state, length=self.length + 1), entry

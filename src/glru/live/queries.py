@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._results import Shown, make_frame
+from glru._results import Shown, find_display, make_frame
 from glru.bounds import Bounds, ScoreBounds, convert_queries, unbounded
 from glru.certificate import ball_radius
 from glru.changed import ChangedModel, change_model, has_newton
@@ -158,8 +157,7 @@ class CertifiedPrediction(Shown):
         several = self.classes if self.bounds.lower.ndim == 2 else None
         of = [""] if several is None else [f", {name}" for name in several]
         names = [f"query {k}{name}" for k in range(self.decided.size) for name in of]
-        # Pictures are a layer above, and are loaded only for those who draw.
-        kind = import_module("glru.display").IntervalsDisplay
+        kind = find_display("IntervalsDisplay")
         return kind(*map(np.ravel, self.bounds), names, "score after retraining").plot(ax)
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:

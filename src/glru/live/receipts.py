@@ -4,13 +4,12 @@ The numbers are those anyone can compute again from the remaining data; docs/rec
 """
 
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, Literal, final
 
 import numpy as np
 
 from glru._options import check_call
-from glru._results import Shown, make_frame
+from glru._results import Shown, find_display, make_frame
 from glru.bounds import Bounds, intersect, unbounded
 from glru.certificate import Certificate, certify
 from glru.linalg import FEW, Array, Matrix
@@ -252,8 +251,7 @@ class ReceiptCheck(Shown):
         """
         known = {"length of the coefficients' change": self.radius, "largest change of a score": self.largest_change}
         ends = np.array([np.inf if value is None else value for value in known.values()])
-        # Pictures are a layer above, and are loaded only for those who draw.
-        kind = import_module("glru.display").IntervalsDisplay
+        kind = find_display("IntervalsDisplay")
         return kind(-ends, ends, list(known), "how far retraining can move the model (x: not known)").plot(ax)
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from glru._extras import require
 from glru._files import refuse_input
 from glru._options import UNLIMITED, Budget, check_call
-from glru._results import Shown, make_frame, show_interval
+from glru._results import Shown, find_display, make_frame, show_interval
 from glru.bounds import ScoreBounds, convert_queries, require_probabilities, shift
 from glru.cascade import OPEN, STAGES, USUAL_MEMORY, Cascade, Report, measure_smallest_batch, reporter
 from glru.linalg import Array, calm_blas, to_host
@@ -456,8 +455,7 @@ class LOOCVPath(Shown):
         -------
         glru.display.RegularizationPathDisplay
         """
-        # Pictures are a layer above, and are loaded only for those who draw.
-        return import_module("glru.display").RegularizationPathDisplay.from_path(self).plot(ax)
+        return find_display("RegularizationPathDisplay").from_path(self).plot(ax)
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         proof = "" if self.certified else ", not certified"

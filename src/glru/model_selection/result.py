@@ -4,13 +4,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._results import Shown, make_frame, show_interval, unmask_column
+from glru._results import Shown, find_display, make_frame, show_interval, unmask_column
 from glru.bounds import ScoreBounds, require_exact_count, require_probabilities
 from glru.cascade import OPEN, STAGES, WIDE
 from glru.duality import explain_missing_optimum
@@ -151,9 +150,8 @@ class HeldOutScores(Shown):
         -------
         glru.display.LOOCVDisplay or glru.display.ConfusionDisplay
         """
-        # Pictures are a layer above, and are loaded only for those who draw.
         name = "ConfusionDisplay" if self._bounds.lower.ndim == 2 else "LOOCVDisplay"
-        return getattr(import_module("glru.display"), name).from_result(self).plot(ax)
+        return find_display(name).from_result(self).plot(ax)
 
     def _columns(self) -> dict[str, Any]:
         targets, classes = self._held_out()[1], self._classes

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from importlib import import_module
 from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._results import Shown, make_frame, unmask_column
+from glru._results import Shown, find_display, make_frame, unmask_column
 from glru.after import After, Origin
 from glru.bounds import ScoreBounds, convert_queries
 from glru.certificate import Certificate, ball_radius
@@ -174,8 +173,7 @@ class ModelCertificate(Shown):
         glru.display.AfterDisplay
         """
         lower, upper = (np.ravel(end) for end in self.score_bounds(X))
-        # Pictures are a layer above, and are loaded only for those who draw.
-        kind = import_module("glru.display").AfterDisplay
+        kind = find_display("AfterDisplay")
         display = kind(lower, upper, np.ravel(self.scores(X)), f"scores at the optimum, gap {self.gap:.3g}").plot(ax)
         display.ax_.set(xlabel="fitted score", ylabel="score at the optimum minus the fitted one")
         return display

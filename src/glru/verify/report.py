@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial, singledispatch
-from importlib import import_module
 from itertools import pairwise
 from typing import Any, final
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from glru._extras import require
 from glru._options import Budget, check_call
-from glru._results import Shown, make_frame
+from glru._results import Shown, find_display, make_frame
 from glru.after import After
 from glru.bounds import ScoreBounds
 from glru.linalg import Array
@@ -404,8 +403,7 @@ class Verification(Shown):
         half = 0.5 * (self.upper - self.lower)
         with np.errstate(all="ignore"):
             ends = [(end - self.values) / half for end in (self.lower, self.upper)]
-        # Pictures are a layer above, and are loaded only for those who draw.
-        kind = import_module("glru.display").IntervalsDisplay
+        kind = find_display("IntervalsDisplay")
         return kind(*ends, self.names, "bounds minus the retrained number, in half-widths of the interval").plot(ax)
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
