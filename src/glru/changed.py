@@ -55,24 +55,14 @@ MUCH_NARROWER = 1e-3
 
 
 @final
+@dataclass
 class Progress:
-    """How far the work on a changed problem has gone for the questions asked so far.
+    """How far the work on a changed problem has gone for the questions asked so far."""
 
-    Attributes
-    ----------
-    n_steps : int
-        Newton steps and iterations of a training.
-    n_passes : float
-        Passes over rows in blocks with one score per class.
-    trained : Certificate or None
-        The best certificate of a training.
-    ended : bool
-        Whether float64 allows no narrower bounds.
-    """
-
-    def __init__(self) -> None:
-        self.n_steps, self.n_passes, self.ended = 0, 0.0, False
-        self.trained: Certificate | None = None
+    n_steps: int = 0  # Newton steps and iterations of a training
+    n_passes: float = 0.0  # passes over rows in blocks with one score per class
+    ended: bool = False  # whether float64 allows no narrower bounds
+    trained: Certificate | None = None  # the best certificate of a training
 
 
 @final

@@ -315,16 +315,10 @@ FORGOTTEN: Any = object()
 
 @final
 class TrainedKeys:
-    """The keys of the rows of a training; shared by all states until the next one, so that a change copies no keys.
-
-    Attributes
-    ----------
-    keys : tuple of keys
-        One key per trained row, ``FORGOTTEN`` for some that are gone.
-    """
+    """The keys of the rows of a training; shared by all states until the next one, so that a change copies no keys."""
 
     def __init__(self, keys: tuple[Key, ...]) -> None:
-        self.keys = keys
+        self.keys = keys  # one per trained row, ``FORGOTTEN`` for some that are gone
 
     @cached_property
     def places(self) -> dict[Key, int]:

@@ -26,33 +26,16 @@ Signs = NDArray[np.int8]
 
 
 class Verdicts(NamedTuple):
-    """What models of a restricted problem tell of its support.
+    """What models of a restricted problem tell of its support, one entry or column per model."""
 
-    Attributes
-    ----------
-    holds : array of bool of shape (n_models,)
-        Where the optimum of the restricted problem is proven to be that of all columns.
-    signs : array of shape (n_columns, n_models)
-        The support that the models themselves speak for: without the coefficients whose sign is wrong, with the columns that break a condition.
-    """
-
-    holds: NDArray[np.bool_]
+    holds: NDArray[np.bool_]  # where the optimum of the restricted problem is proven to be that of all columns
+    # The support that the models themselves speak for: without the coefficients whose sign is wrong, with the columns that break a condition.
     signs: Signs
 
 
 @final
 class Support:
-    """The columns of a problem that have coefficients of some signs, and the smooth problem of these columns.
-
-    Attributes
-    ----------
-    columns : array of int
-        The columns with coefficients.
-    signs : array
-        Their signs; 0 where there is no absolute value.
-    problem : Problem
-        The restricted problem.
-    """
+    """The ``columns`` of a problem that have coefficients of some ``signs`` (0: no absolute value), and the smooth ``problem`` of these columns."""
 
     def __init__(self, problem: Problem, signs: Signs) -> None:
         kappa = np.broadcast_to(problem.penalty.absolute, (problem.n_columns,))

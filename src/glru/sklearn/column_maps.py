@@ -51,30 +51,17 @@ SINGLE_ROWS = 32
 
 @final
 class Walk:
-    """The columns on their way through the steps, and the rows set apart so far.
-
-    Attributes
-    ----------
-    splits : list of tuple or None
-        As in :class:`Columns`.
-    intercept : bool
-        Whether the model has an unpenalised intercept.
-    alone : array of bool
-        Rows, or splits, without which the steps do something that is not followed.
-    reasons : list of str
-        Why.
-    last, made : transformer or None, array or sparse matrix
-        The last step, and what it makes of its columns.
-    modes : list of tuple
-        Imputers, columns of theirs, and what the imputer would fill the column with without each row, where that differs between rows.
-    """
+    """The columns on their way through the steps, and the rows set apart so far."""
 
     def __init__(
         self, n_rows: int, splits: Splits | None = None, intercept: bool = True, last: Any = None, made: Any = None
     ) -> None:
-        self.splits, self.intercept, self.last, self.made = splits, intercept, last, made
+        self.splits, self.intercept = splits, intercept  # as in :class:`Columns`; whether the intercept is unpenalised
+        self.last, self.made = last, made  # the last step, and what it makes of its columns
+        # Rows, or splits, without which the steps do something that is not followed, and why.
         self.alone = np.zeros(n_rows if splits is None else len(splits), dtype=bool)
         self.reasons: list[str] = []
+        # Imputers, columns of theirs, and what they would fill the column with without each row, where that differs between rows.
         self.modes: Modes = []
 
     def set_apart(self, rows: Mask, reason: str) -> None:
