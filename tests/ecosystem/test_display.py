@@ -205,7 +205,7 @@ def test_stepwise_display(closing):
 
 
 def test_stepwise_display_marks_what_is_not_proven(closing):
-    problem = make(glru.SquaredHinge(), glru.L1(0.03), 40, 4)
+    problem = make(glru.Hinge(), glru.L1(0.03), 40, 4)
     result = glru.stepwise(problem, X_val=problem.X, y_val=problem.y, forced=True, min_features=2)
     display = glru.display.StepwiseDisplay.from_result(result)
     assert "2 of 2 choices not proven" in display.title
