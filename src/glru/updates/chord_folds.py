@@ -46,9 +46,6 @@ SMALL = 100
 MOST_STEPS, MOST_CENTRAL_STEPS = 30, 30
 """Steps of a fold, and of the common model."""
 
-SAMPLE = 50
-"""Rows per unknown that tell where the common model begins."""
-
 CLOSE = 0.5
 """The common model is close enough where a step of its own is at most this share of the folds' steps."""
 
@@ -744,7 +741,7 @@ class ChordFolds:
                 start.grams,
             )
         else:
-            model = start if anywhere or start.any() else self._from_sample(start, strength)
+            model = start
             found = rows.compute_slopes(model)
             reference, grams = found[0], rows.compute_grams(found[0])
         for step in range(MOST_CENTRAL_STEPS):
@@ -776,30 +773,6 @@ class ChordFolds:
                 break
             length *= min(max(descent / (descent - slope), 0.1), 0.9) if np.isfinite(slope) else 0.1
         return after, found
-
-    def _from_sample(self, model: Array, strength: Array) -> Array:
-        """The model of a few rows, roughly."""
-        rows = self.rows
-        stride = rows.n_rows // (SAMPLE * rows.size)
-        if stride < 2:
-            return model
-        data, y = np.ascontiguousarray(rows.data[::stride]), rows.y[::stride]
-        weights = stride * rows.weights[:, ::stride].mean(axis=0)
-        for _ in range(MOST_CENTRAL_STEPS):
-            scores = data @ model
-            gradient = (weights * rows.loss.gradient(y, scores)) @ data + strength * model
-            hessian = data.T @ (data * (weights * rows.loss.curvature(y, scores))[:, None])
-            hessian[np.diag_indices(rows.size)] += strength
-            factor, failed = dpotrf(hessian, lower=0, clean=1)
-            if failed:
-                return np.zeros_like(model)
-            step = -dtrtri(factor, lower=0)[0] @ (dtrtri(factor, lower=0)[0].T @ gradient)
-            if not np.all(np.isfinite(step)) or np.abs(data @ step).max() > 30.0:
-                return np.zeros_like(model)
-            model = model + step
-            if -(gradient @ step) <= 0.01 * rows.size:
-                break
-        return model
 
     @np.errstate(all="ignore")
     def finish(self, penalties: Sequence[int], budget: Budget = UNLIMITED) -> None:
