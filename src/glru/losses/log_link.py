@@ -249,15 +249,28 @@ class Tweedie(LogLink):
 
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)
-        (a, b), positive = self._exponents, y > 0.0
-        # Any shift but one near zero, which takes longer, where the target is zero.
-        shift = np.where(positive, z - np.log(np.where(positive, y, 1.0)), 1.0)
-        value = y**a * (bregman(a * shift) / a + bregman(-b * shift) / b)
-        return np.where(positive, np.minimum(value, LARGEST_EXPONENTIAL), exponential(a * z) / a)
+        return self._value_of(y, z, *self._parts(y, z))
+
+    def _value_of(self, y: Array, z: Array, up: Array, down: Array) -> Array:
+        """The value from the two parts, and near the best score, where these cancel, from series."""
+        a, b = self._exponents
+        value = np.asarray(np.minimum(up / a + down / b - y**a / (a * b), LARGEST_EXPONENTIAL))
+        # The parts differ by a factor e^t, t the distance from the best score.
+        near = (np.abs(up - down) < SERIES_RADIUS * down) & (down < LARGEST_EXPONENTIAL)
+        if near.any():
+            t, targets = z[near] - np.log(y[near]), y[near]
+            value[near] = targets**a * (_bregman_series(a * t) / a + _bregman_series(-b * t) / b)
+        return value
 
     def _derivatives(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         (a, b), (up, down) = self._exponents, self._parts(*floats(y, z))
         return up - down, a * up + b * down
+
+    @in_chunks
+    def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
+        y, z = floats(y, z)
+        (a, b), (up, down) = self._exponents, self._parts(y, z)
+        return self._value_of(y, z, up, down), up - down, a * up + b * down
 
     def third_derivative(self, y: ArrayLike, z: ArrayLike) -> Array:
         a, b = self._exponents
