@@ -87,7 +87,7 @@ from glru.updates.chord_folds import ChordFolds, FoldRows, has_chords, step_radi
 from glru.updates.class_blocks import ClassBlocks
 from glru.updates.class_folds import ClassFolds
 from glru.updates.class_rows import ClassCandidates, ClassRows, SingleRows
-from glru.updates.class_space import RowTrainer, class_space, has_class_space
+from glru.updates.class_space import class_space, has_cheap_space, has_class_space
 from glru.updates.columns import (
     FoldColumns,
     FoldData,
@@ -177,7 +177,6 @@ __all__ = [
     "RowModels",
     "RowRemovals",
     "RowSide",
-    "RowTrainer",
     "ScoreBounds",
     "Screened",
     "SecondMoments",
@@ -241,6 +240,7 @@ __all__ = [
     "has_ascent",
     "has_carried",
     "has_centred",
+    "has_cheap_space",
     "has_chords",
     "has_class_space",
     "has_fold_columns",

@@ -32,15 +32,19 @@ from glru.solvers import train
 from glru.solvers.multinomial import class_newton_nearby
 from glru.solvers.newton import Stop
 from glru.updates.class_blocks import ClassBlocks
+from glru.updates.class_folds import ClassFolds, has_class_folds
 from glru.updates.class_rows import ClassRows
-from glru.updates.class_space import MOST_STEPS, ClassSpace, RowTrainer, class_space, has_class_space
+from glru.updates.class_space import ClassSpace, class_space, has_cheap_space, has_class_space
 from glru.updates.refitted_classes import ClassRefits
 
 NARROWING = 32.0
 """Products with the data narrow intervals while they are expected to cost at most this many times the closed form of all rows."""
 
-APPROACHED = 1e-9
-"""Relative gap of a row's model before a Hessian is formed there: most rows need no second one."""
+APPROACHED, MOST_STEPS = 1e-9, 20
+"""Relative gap of a row's model before a Hessian is formed there: most rows need no second one; and the Newton steps to it."""
+
+STEPPED = 1 << 22
+"""Coefficients and scores of models that are stepped together."""
 
 
 @final
@@ -168,18 +172,41 @@ class ClassRemovals(Removals):
         row = int(rows[0])
         problem, point = self._placed_without(row)
         decided = partial(self.finished, row)
-        if self._row_trainer is not None:
-            point = self._row_trainer.without(row, problem) or point
         # Without a Hessian no step has told which class leads.
         reference = self.reference[rows] if has_classes(problem) else None
         found, _, _ = train_classes(problem, point, problem.matrix[rows], reference, decided, self.run.budget)
         return found
 
+    def is_stepped(self) -> bool:
+        """Whether models without one row are stepped together: a Hessian of all classes is too large, and nothing but the row is removed."""
+        return self.refits is None and not self.has_family() and has_class_folds(self.problem, [])
+
     @cached_property
-    def _row_trainer(self) -> RowTrainer | None:
-        """Trains models without one row from that of all rows, where a Hessian of all classes is too large."""
-        problem, plain = self.problem, self.refits is None and not has_classes(self.placed_problem)
-        return RowTrainer(self.solution) if plain and problem.arrays.stable and has_class_ball(problem) else None
+    def _stepped(self) -> tuple[ClassFolds, Point, int]:
+        """The data in the space where products are cheaper, the model of all rows there, and rows that are stepped together."""
+        space = class_space(self.problem) if has_cheap_space(self.problem) else None
+        problem, start = self.problem, self.solution.point
+        if space is not None:
+            problem, start = space.problem, space.place(self.solution)
+        count = int(np.clip(STEPPED // (problem.n_scores * (problem.n_columns + problem.n_rows)), 4, 32))
+        family = ClassFolds(problem, [problem] * count)
+        family.approach(start)
+        return family, start, count
+
+    def batch_stepped(self) -> list[Rows]:
+        """The open rows, as many at a time as are stepped together."""
+        return split_open(self, self._stepped[2])
+
+    def step_together(self, rows: Rows) -> Bounds:
+        """Newton steps of the models without each row, from that of all rows; bounds of the rows that this decides."""
+        family, start, _ = self._stepped
+        folds = [family.problem.without(rows[k : k + 1]).require_weight() for k in range(rows.size)]
+        found = family.with_folds(folds).bounds(start, list(rows[:, None]), self.run.enough, self.run.budget)
+        lower, upper = (np.concatenate(ends) for ends in zip(*(bounds for bounds, _ in found), strict=True))
+        # Leads of another class say nothing to the steps that follow.
+        left = ~self.run.decided(lower, upper)
+        lower[left], upper[left] = -np.inf, np.inf
+        return lower, upper
 
 
 STEPS: Mapping[str, tuple[Step[Any], ...]] = {
@@ -213,6 +240,13 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             ClassRemovals.has_family,
             each,
             ClassRemovals.refine,
+        ),
+        Step(
+            "newton",
+            "a Hessian that is too large, and every column penalised; products for rows that are stepped together",
+            ClassRemovals.is_stepped,
+            ClassRemovals.batch_stepped,
+            ClassRemovals.step_together,
         ),
         Step(
             "training",

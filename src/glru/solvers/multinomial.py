@@ -83,15 +83,6 @@ def class_newton_nearby(problem: Problem, start: Point, stop: Stop, solve: Calla
     return _run(problem, start, stop, _Products(problem, solve))
 
 
-def shared_blocks(problem: Problem, point: Point) -> Callable[[Array], Array]:
-    """What stands in front of the systems of many problems much like this one: one block for all classes, of their mean curvatures, or the diagonal where that is too large."""
-    likely = softmax(problem.scores(point.coef, point.intercept))
-    if problem.n_columns > BLOCK_COLUMNS or not problem.matrix.stores_zeros:
-        return _Products(problem).blocks(likely)
-    factor = robust_cholesky(problem.hessian(problem.weights * (likely * (1.0 - likely)).mean(axis=1)))
-    return lambda vector: solve_cholesky(factor, np.asfortranarray(vector.T)).T
-
-
 def class_newton_in_passes(problem: Problem, start: Point, stop: Stop) -> Run:
     """Newton steps over rows in blocks: a pass sums value, gradient and Hessian at a model, and the local certificate there proves its gap."""
     strengths, fit_intercept = read_strengths(problem), problem.fit_intercept

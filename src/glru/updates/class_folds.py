@@ -15,7 +15,8 @@ A move of range ``r`` of a row's scores changes :math:`q_i` by a factor within :
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from copy import copy
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -51,13 +52,13 @@ NEAR = 0.3
 CONVERGING = 0.3
 """Metrics are made once a step has left no more than this share of the gradients."""
 
-CHUNK = 1 << 16
-"""Scores that are worked on at a time, so that what is made of them stays in the cache."""
+CHUNK, SPARSE_CHUNK = 1 << 16, 1 << 22
+"""Scores that are worked on at a time, so that what is made of them stays in the cache; more of sparse data, for whose products models are transposed."""
 
 FACTORED_COLUMNS = 600
 """Metrics of more columns than this are not factored, nor are blocks in front of a Newton system."""
 
-BLOCK_ROWS = 16
+BLOCK_ROWS = 50
 """Blocks in front of a Newton system are sums over so many rows per column."""
 
 STALE = 20
@@ -68,6 +69,9 @@ HOPEFUL = 0.5
 
 SHARES = (0.1, 1e-2, 1e-3, 1e-4)
 """What gradients may have to be reduced to for bounds that are good enough."""
+
+MOST_ALIKE = 0.9
+"""Folds that have at least this share of all weight in common have one metric."""
 
 N_HARDEST = 16
 """How many rows of a fold are looked at before all of them."""
@@ -122,14 +126,28 @@ class Place:
 @final
 @dataclass(frozen=True, eq=False)
 class FoldMetric:
-    """``M`` of a fold, and the smallest probabilities of the rows that it was made with."""
+    """``M`` of a fold, the smallest probabilities that it was made with, of the rows that have weight in it, and at least the largest norm of a row."""
 
     metric: ColumnMetric | DiagonalMetric
     least: Array
+    largest_norm: float
 
-    def ratio(self, least: Array, used: Mask) -> float:
+    @classmethod
+    def of(cls, problem: Problem, weights: Array, least: Array, factored: bool) -> "FoldMetric":
+        """The metric of a problem, or of smaller weights; ``factored``: or else bounded by the penalty's."""
+        curvatures, least = weights * least, np.where(weights > 0.0, least, 0.0)
+        if not factored:
+            bounded = DiagonalMetric(problem, curvatures)
+            known = np.isfinite(bounded.eta)
+            return cls(bounded, least, float(bounded.norms(problem.matrix).max()) if known else np.inf)
+        lowest = 0.0 if problem.fit_intercept else float(problem.quadratic.min())
+        metric = ColumnMetric(problem.hessian(curvatures), problem.fit_intercept, problem.n_rows + 16, lowest)
+        longest = float(np.sqrt(problem.squared_row_norms.max())) * (1.0 + gamma(problem.n_columns + 8)) + TINY
+        return cls(metric, least, bound_row_norm(metric, longest))
+
+    def ratio(self, least: Array) -> float:
         """At most what ``M`` at other smallest probabilities is, as a share of this one."""
-        counted = used & (self.least > 0.0)
+        counted = self.least > 0.0
         return min(1.0, float(np.min(least[counted] / self.least[counted], initial=1.0)) * (1.0 - FEW))
 
 
@@ -146,23 +164,13 @@ class ClassFolds:
     """
 
     def __init__(self, problem: Problem, folds: Sequence[Problem]) -> None:
-        self.problem, self.folds, self.free = problem, folds, problem.fit_intercept
+        self.problem, self.free = problem, problem.fit_intercept
         self.n_scores, self.n_columns = problem.n_scores, problem.n_columns
         self.size = self.n_columns + int(self.free)
-        weights = np.array([fold.weights for fold in folds])
-        strengths = np.zeros((len(folds), self.size))
-        strengths[:, : self.n_columns] = [fold.quadratic for fold in folds]
-        # Those of the common model come last.
-        self.weights, self.largest_weight = np.vstack([weights, weights.mean(axis=0)]), float(weights.max())
-        self.strengths = np.vstack([strengths, strengths.mean(axis=0)])
-        most, squares = weights.max(axis=0), problem.squared_row_norms
-        rounded = 1.0 + gamma(2 * problem.n_rows + 16)
-        self.weight_norm = float(np.sqrt(most.sum())) * rounded
-        columns = np.sqrt(problem.matrix.squared_column_norms(most)) * rounded + TINY
-        self.column_norms = np.append(columns, self.weight_norm) if self.free else columns
-        self.lengths = np.sqrt(squares) * (1.0 + gamma(self.n_columns + 8)) + TINY
+        self.lengths = np.sqrt(problem.squared_row_norms) * (1.0 + gamma(self.n_columns + 8)) + TINY
         self.noise = 0.0 if problem.matrix.noise is None else float(problem.matrix.noise.max())
-        height = max(64, CHUNK // (len(folds) * self.n_scores))
+        chunk = CHUNK if problem.matrix.stores_zeros else SPARSE_CHUNK
+        height = max(64, chunk // (len(folds) * self.n_scores))
         self.parts = [slice(k, min(k + height, problem.n_rows)) for k in range(0, problem.n_rows, height)]
         self.depth = height + len(self.parts) + 8
         matrices = [problem.matrix[part] for part in self.parts]
@@ -170,6 +178,37 @@ class ClassFolds:
         self.is_factored = problem.matrix.stores_zeros and self.size <= min(FACTORED_COLUMNS, 0.05 * problem.n_rows)
         self.solve: Callable[[Any], Any] | None = None
         self.n_products = 0
+        self._weigh_folds(folds)
+
+    def _weigh_folds(self, folds: Sequence[Problem]) -> None:
+        """Weights and strengths, those of the common model last, and norms of the columns that hold for all folds."""
+        problem, weights = self.problem, np.array([fold.weights for fold in folds])
+        strengths = np.zeros((len(folds), self.size))
+        strengths[:, : self.n_columns] = [fold.quadratic for fold in folds]
+        self.folds, self.largest_weight = folds, float(weights.max())
+        self.weights = np.vstack([weights, weights.mean(axis=0)])
+        self.strengths = np.vstack([strengths, strengths.mean(axis=0)])
+        most, norms = weights.max(axis=0), problem.totals.column_norms
+        with np.errstate(all="ignore"):
+            grown = float(np.max((most / problem.weights)[most > 0.0], initial=0.0))
+        if not np.isfinite(grown):
+            norms, grown = problem.derive(sample_weight=most, scaling="sum").totals.column_norms, 1.0
+        rounded = 1.0 + gamma(2 * problem.n_rows + 16)
+        self.column_norms = norms * (float(np.sqrt(grown)) * rounded) + TINY
+        self.weight_norm = float(np.sqrt(most.sum())) * rounded
+
+    def approach(self, point: Point) -> None:
+        """Make what stands in front of the Newton systems near a model."""
+        mean = np.array([len(self.folds)])
+        model = packed(point, self.free)
+        self.renew_blocks(self.at((model - model.mean(axis=0))[None], mean), mean)
+
+    def with_folds(self, folds: Sequence[Problem]) -> "ClassFolds":
+        """The same data under other weights, in the same units and with the same blocks in front of the Newton systems."""
+        assert self.units.size == self.size and self.single
+        found = copy(self)
+        found._weigh_folds(folds)
+        return found
 
     @cached_property
     def center(self) -> Array:
@@ -324,20 +363,39 @@ class ClassFolds:
             found.put(long, self.at(place.models[long] + lengths[long][:, None, None] * steps[long], active[long]))
         return found
 
+    def _find_gradients_apart(self, place: Place) -> Array:
+        """What the folds' gradients at a common model, the only one of a place, are in addition to that of the mean weights; without proof."""
+        apart, d = self.weights[:-1] - self.weights[-1], self.n_columns
+        rows = np.flatnonzero(apart.any(axis=0))
+        whole = 2 * rows.size > self.problem.n_rows
+        rows = np.arange(self.problem.n_rows) if whole else rows
+        own = np.eye(self.n_scores, dtype=np.float32)[self.problem.y[rows]].T
+        likely = place.likely[0] if whole else place.likely[0][:, rows]
+        forces = ((apart if whole else apart[:, rows]) / self.largest_weight).astype(np.float32)
+        forces = (forces[:, None, :] * (likely - own)).reshape(-1, rows.size)
+        found = np.zeros((len(forces), self.size))
+        if whole:
+            for part, block in zip(self.parts, self.single, strict=True):
+                found += _back(block, forces[:, part])
+            found *= self.largest_weight / self.units
+            if self.free:
+                found[:, :d] += self.center * found[:, d:]
+        else:
+            matrix = self.problem.matrix[rows]
+            found[:, :d] = _back(matrix.dense() if matrix.stores_zeros else matrix.data, forces)
+            found[:, d:] = forces.sum(axis=1, keepdims=True)
+            found *= self.largest_weight
+        penalties = (self.strengths[:-1] - self.strengths[-1])[:, None, :] * place.models
+        return found.reshape(len(apart), self.n_scores, self.size) + penalties
+
     def find_common(self, budget: Budget = UNLIMITED) -> Point:
         """The model of the folds' mean weights, roughly: no farther from it than the folds are."""
         mean = np.array([len(self.folds)])
         place = self.at(np.zeros((1, self.n_scores, self.size)), mean)
         self.renew_blocks(place, mean)
-        own = np.eye(self.n_scores, dtype=np.float32)[self.problem.y].T
-        apart = ((self.weights[:-1] - self.weights[-1]) / self.largest_weight).astype(np.float32)
         for _ in range(MOST_STEPS):
-            forces = (apart[:, None, :] * (place.likely - own)).reshape(-1, self.problem.n_rows)
-            others = sum(_back(block, forces[:, part]) for part, block in zip(self.parts, self.single, strict=True))
-            others = others.reshape(-1, self.n_scores, self.size)
-            size = self.lengths_of(place.gradients)[0]
-            assert self.solve is not None
-            if budget.spent or size <= NEAR * np.sqrt(np.einsum("fak,fak->f", others, self.solve(others)).max()):
+            size, others = self.lengths_of(place.gradients)[0], self.lengths_of(self._find_gradients_apart(place))
+            if budget.spent or size <= NEAR * others.max():
                 break
             ahead = self.advance(place, mean, np.full(1, INEXACT))
             if np.array_equal(ahead.models, place.models):
@@ -345,6 +403,7 @@ class ClassFolds:
             place = ahead
             if self.n_products > STALE:
                 self.renew_blocks(place, mean)
+        self.solve = None  # made anew near the folds
         return unpacked(place.models[0], self.free)
 
     def errors(self, models: Array) -> tuple[Array, Array]:
@@ -356,17 +415,23 @@ class ClassFolds:
 
     def make_metric(self, place: Place, k: int, fold: int) -> FoldMetric:
         """``M`` of a fold, which is model ``k`` of a place."""
-        problem, curvatures = self.folds[fold], self.weights[fold] * place.least[k]
-        if not self.is_factored:
-            return FoldMetric(DiagonalMetric(problem, curvatures), place.least[k])
-        least = 0.0 if self.free else float(problem.quadratic.min())
-        metric = ColumnMetric(problem.hessian(curvatures), self.free, problem.n_rows + 16, least)
-        return FoldMetric(metric, place.least[k])
+        return FoldMetric.of(self.folds[fold], self.weights[fold], place.least[k], self.is_factored)
+
+    def _shares_metric(self) -> bool:
+        """Whether folds are so much alike that one metric serves all: the same strengths, and few rows that some fold leaves out."""
+        weights = self.weights[:-1]
+        alike = bool(np.all(self.strengths == self.strengths[0]))
+        return alike and float(weights.min(axis=0).sum()) > MOST_ALIKE * float(weights.max(axis=0).sum())
+
+    def share_metric(self, place: Place, active: Rows) -> FoldMetric:
+        """What is at most ``M`` of every fold of a place, from the smallest weights and probabilities."""
+        weights, least = self.weights[:-1].min(axis=0), place.least.min(axis=0)
+        return FoldMetric.of(self.folds[active[0]], weights, least, self.is_factored)
 
     def measure(self, place: Place, k: int, fold: int, known: FoldMetric) -> tuple[float, float, float]:
-        """Model ``k`` of a place, that of a fold: how far it is at most from the optimum in the metric, at least the gradient's norm, and what of that is rounding."""
+        """Model ``k`` of a place, that of a fold: how far it is at most from the optimum in the metric, at least the gradient's norm, and about what of that is rounding."""
         metric, strengths, model = known.metric, self.strengths[fold], place.models[k]
-        first, second = (float(part[k]) for part in self.errors(place.models))
+        first, second = (float(part[0]) for part in self.errors(place.models[k : k + 1]))
         largest_error = float(self.lengths.max()) * first + second
         # Weights and sums, and the evaluation of a slope.
         spread = (weight_share(self.folds[fold], self.depth) + place.unit[k]) * float(place.slopes[k])
@@ -379,20 +444,16 @@ class ClassFolds:
         nothing, gradient = np.zeros(self.size), place.gradients[k]
         slacks = slack + FEW * (strengths * np.abs(model) + np.abs(gradient))
         off = 2.0 * place.unit[k] + weight_share(self.folds[fold], self.depth) + FEW
-        ratio = known.ratio(place.least[k], self.weights[fold] > 0.0) * (1.0 - off)
+        ratio = known.ratio(place.least[k]) * (1.0 - off)
         if not (metric.eta < 0.5 and ratio > 0.25 and largest_error < 0.1 and np.isfinite(gradient).all()):
             return np.inf, np.inf, 0.0
         loosening = float(np.exp(2.0 * largest_error)) / ((1.0 - metric.eta) * ratio) * (1.0 + FEW)
         norms = [metric.gradient_norm(line, more) for line, more in zip(gradient, slacks, strict=True)]
-        rounding = [metric.gradient_norm(nothing, more) for more in slacks]
-        nu, rounding_norm = (float(np.linalg.norm(part)) * loosening * (1.0 + FEW) for part in (norms, rounding))
-        if isinstance(metric, ColumnMetric):
-            largest = bound_row_norm(metric, float(self.lengths.max()))
-        else:
-            largest = float(metric.row_norms().max())
-        largest *= float(np.sqrt(2.0)) * (1.0 + FEW)
+        nu = float(np.linalg.norm(norms)) * loosening * (1.0 + FEW)
+        rounding = float(np.sqrt(self.n_scores)) * metric.gradient_norm(nothing, slacks.max(axis=0)) * loosening
+        largest = float(np.sqrt(2.0)) * known.largest_norm * (1.0 + FEW)
         radius = float(local_radius(1.0, largest, np.asarray(nu), 0.0)) if largest * nu < HOPEFUL else np.inf
-        return radius, nu, rounding_norm
+        return radius, nu, rounding
 
     def bounds(
         self, start: Point, tests: Sequence[Rows], decided: Decided, budget: Budget = UNLIMITED
@@ -414,8 +475,11 @@ class ClassFolds:
         models = np.repeat(packed(start, self.free)[None], active.size, axis=0)
         models -= models.mean(axis=1, keepdims=True)
         metrics: dict[int, FoldMetric] = {}
-        place = self.at(models, active)
-        self.renew_blocks(place, active)
+        mean, shared = np.array([active.size]), self._shares_metric()
+        place = self.at(models[:1], mean)
+        if self.solve is None:
+            self.renew_blocks(place, mean)
+        place = replace(place, models=models.copy(), gradients=place.gradients + self._find_gradients_apart(place))
         before, inexact = self.lengths_of(place.gradients), np.full(active.size, INEXACT)
         for _ in range(MOST_STEPS):
             if not active.size or budget.spent:
@@ -427,9 +491,10 @@ class ClassFolds:
             models[active] = place.models
             for k in np.flatnonzero(rates < CONVERGING).tolist():
                 fold = int(active[k])
-                known = metrics.get(fold)
-                if known is None or known.ratio(place.least[k], self.weights[fold] > 0.0) < 0.5:
-                    known = metrics[fold] = self.make_metric(place, k, fold)
+                known = metrics.get(0 if shared else fold)
+                if known is None or known.ratio(place.least[k]) < 0.5:
+                    known = self.share_metric(place, active) if shared else self.make_metric(place, k, fold)
+                    metrics[0 if shared else fold] = known
                 radius, nu, rounding = self.measure(place, k, fold, known)
                 if np.isfinite(radius):
                     exhausted = nu <= 2.0 * rounding
@@ -462,8 +527,8 @@ class ClassFolds:
         """Bounds of the queries of some rows, where these are about to be good enough or no better ones will come, and what the gradient has to be reduced to for that, roughly; 1 where they are."""
         scores = X @ place.models[k][:, : self.n_columns].T
         scores = scores + place.models[k][:, -1] if self.free else scores
-        (first, second), norms = self.errors(place.models), known.metric.norms(X)
-        errors, reference = self.lengths[rows] * first[k] + second[k], scores.argmax(axis=1)
+        (first, second), norms = self.errors(place.models[k : k + 1]), known.metric.norms(X)
+        errors, reference = self.lengths[rows] * first + second, scores.argmax(axis=1)
         # A score is measured from the mean of all classes; a lead is a difference of two.
         directions = np.sqrt(np.repeat([1.0 - 1.0 / self.n_scores, 2.0], self.n_scores))
 

@@ -17,14 +17,6 @@ from glru.linalg.matrix import DenseMatrix
 from glru.penalties import L2
 from glru.problem import Point, Problem
 from glru.solution import Solution
-from glru.solvers.multinomial import class_newton_nearby, shared_blocks
-from glru.solvers.newton import Stop
-
-MOST_STEPS = 20
-"""Newton steps of a model without one row, from that of all rows."""
-
-COLUMN_TOL, SPACE_TOL = 1e-6, 1e-8
-"""Relative gaps of models without one row: that of a training without questions, and in the space of the rows a smaller one, which costs little there."""
 
 COLUMNS = 128
 """Number of columns at a time in products of dense rows."""
@@ -53,52 +45,13 @@ class ClassSpace:
         shift = 0.0 if self.center is None else solution.coef @ self.center
         return Point(coef, solution.intercept + shift)
 
-    def lift(self, problem: Problem, point: Point) -> Point:
-        """A model of this space, which has a dual point, as one of a wide problem with the same rows: the coefficients that belong to the dual point."""
-        assert point.dual is not None
-        coef = problem.correlations(point.dual) / problem.quadratic
-        shift = 0.0 if self.center is None else coef @ self.center
-        return Point(coef, point.intercept - shift, point.dual)
 
-
-@final
-class RowTrainer:
-    """Models of single rows' removals where a Hessian of all classes is too large, trained by products: in the space of the rows, of wide data, or in that of the columns.
-
-    Parameters
-    ----------
-    solution : Solution
-        The model of all rows.
-
-    Attributes
-    ----------
-    space : ClassSpace or None
-        The space of the rows, where products are cheaper there.
-    """
-
-    def __init__(self, solution: Solution) -> None:
-        self.space = class_space(solution.problem) if _has_cheap_space(solution.problem) else None
-        self.start = solution.point if self.space is None else self.space.place(solution)
-        problem = solution.problem if self.space is None else self.space.problem
-        self.solve = shared_blocks(problem, self.start)
-
-    def without(self, row: int, problem: Problem) -> Point | None:
-        """A model near the optimum of a problem, in which a row has no weight, with a dual point; None where steps did not get there."""
-        small = problem if self.space is None else self.space.problem.without(np.array([row]))
-        point = Point(self.start.coef, self.start.intercept)
-        tol = COLUMN_TOL if self.space is None else SPACE_TOL
-        run = class_newton_nearby(small, point, Stop(tol, None, MOST_STEPS), self.solve)
-        if run.status != "converged" or run.point.dual is None:
-            return None
-        return run.point if self.space is None else self.space.lift(problem, run.point)
-
-
-def _has_cheap_space(problem: Problem) -> bool:
+def has_cheap_space(problem: Problem) -> bool:
     """Whether data is wide and products are cheaper in the space of its rows."""
     if 2 * problem.n_rows > problem.n_columns or problem.unpenalised.size or problem.matrix.noise is not None:
         return False
     # Nanoseconds of a product for one class, roughly: four products with a triangle, against those of X and operations on every coefficient.
-    return 0.2 * problem.n_rows**2 < 2.0 * problem.matrix.n_stored + 12.0 * problem.n_columns
+    return 0.08 * problem.n_rows**2 < 2.0 * problem.matrix.n_stored + 12.0 * problem.n_columns
 
 
 def has_class_space(problem: Problem) -> bool:
