@@ -58,6 +58,9 @@ CHUNK, SPARSE_CHUNK = 1 << 16, 1 << 22
 FACTORED_COLUMNS = 600
 """Metrics of more columns than this are not factored, nor are blocks in front of a Newton system."""
 
+SHARED_COLUMNS = 5000
+"""One block for many folds and all classes may have as many columns."""
+
 BLOCK_ROWS = 50
 """Blocks in front of a Newton system are sums over so many rows per column."""
 
@@ -177,7 +180,7 @@ class ClassFolds:
         self.blocks = [matrix.dense() if matrix.stores_zeros else matrix.data for matrix in matrices]
         self.is_factored = problem.matrix.stores_zeros and self.size <= min(FACTORED_COLUMNS, 0.05 * problem.n_rows)
         self.solve: Callable[[Any], Any] | None = None
-        self.n_products = 0
+        self.n_products, self.is_shared = 0, False
         self._weigh_folds(folds)
 
     def _weigh_folds(self, folds: Sequence[Problem]) -> None:
@@ -198,10 +201,17 @@ class ClassFolds:
         self.weight_norm = float(np.sqrt(most.sum())) * rounded
 
     def approach(self, point: Point) -> None:
-        """Make what stands in front of the Newton systems near a model."""
-        mean = np.array([len(self.folds)])
-        model = packed(point, self.free)
-        self.renew_blocks(self.at((model - model.mean(axis=0))[None], mean), mean)
+        """Make what stands in front of the Newton systems of many folds near a model: of dense data one block for all classes, from their mean curvatures."""
+        mean, model = np.array([len(self.folds)]), packed(point, self.free)
+        place = self.at((model - model.mean(axis=0))[None], mean)
+        if not self.problem.matrix.stores_zeros or self.size > SHARED_COLUMNS:
+            return self.renew_blocks(place, mean)
+        weights, strengths = self._weigh(mean)
+        curvatures = (place.likely[0] * (1.0 - place.likely[0])).mean(axis=0) * weights[0]
+        inverse = _invert(np.concatenate(self.single) * np.sqrt(curvatures)[:, None], strengths[0])
+        self.is_shared = True
+        self.solve = lambda vectors: (vectors.reshape(-1, self.size) @ inverse).reshape(vectors.shape)
+        return None
 
     def with_folds(self, folds: Sequence[Problem]) -> "ClassFolds":
         """The same data under other weights, in the same units and with the same blocks in front of the Newton systems."""
@@ -337,11 +347,7 @@ class ClassFolds:
         rows = np.concatenate([block[-part.start % step :: step] for part, block in pairs])
         inverses = np.empty((self.n_scores, self.size, self.size), dtype=np.float32)
         for a, mine in enumerate(curvatures):
-            scaled = rows * np.sqrt(mine)[:, None]
-            block = scaled.T @ scaled
-            block[np.diag_indices(self.size)] += strengths + 1e-6 * np.trace(block) / self.size + 1e-30
-            inverse = spotri(spotrf(block.T, lower=1, clean=1, overwrite_a=1)[0], lower=1, overwrite_c=1)[0]
-            inverses[a] = inverse + np.tril(inverse, -1).T
+            inverses[a] = _invert(rows * np.sqrt(mine)[:, None], strengths)
         self.solve = lambda vectors: np.matmul(vectors.transpose(1, 0, 2), inverses).transpose(1, 0, 2)
 
     def advance(self, place: Place, active: Rows, inexact: Array) -> Place:
@@ -504,7 +510,7 @@ class ClassFolds:
                     kept[k] &= shares[k] < 1.0 and not exhausted
             inexact = np.clip(np.maximum(0.5 * np.square(rates), 0.3 * shares), LEAST_INEXACT, INEXACT)
             active, place, before, inexact = active[kept], place.take(kept), now[kept], inexact[kept]
-            if self.n_products > STALE and active.size:
+            if self.n_products > STALE and active.size and not self.is_shared:
                 self.renew_blocks(place, active)
         points = [unpacked(model, self.free) for model in models]
         nothing = [
@@ -549,6 +555,14 @@ class ClassFolds:
             return None, share
         bounds = ask(slice(None))
         return bounds, 1.0 if decided(*bounds).all() else SHARES[0]
+
+
+def _invert(rows: Any, strengths: Any) -> Any:
+    """The inverse of ``R^T R`` and a diagonal, in single precision."""
+    block = rows.T @ rows
+    block[np.diag_indices(len(block))] += strengths + 1e-6 * np.trace(block) / len(block) + 1e-30
+    inverse = spotri(spotrf(block.T, lower=1, clean=1, overwrite_a=1)[0], lower=1, overwrite_c=1)[0]
+    return inverse + np.tril(inverse, -1).T
 
 
 def _forward(block: Any, lines: Any) -> Any:
