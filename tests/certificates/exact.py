@@ -158,7 +158,9 @@ def smooth_optimum(exact: Exact, w, b) -> Optimum | None:
         full = np.full(d, ZERO, dtype=object)
         full[on] = move[: len(on)]
         shift = move[-1] if exact.intercept else ZERO
-        still = all(abs(m) <= Decimal("1e-45") * (abs(v) + Decimal("1e-12")) for m, v in zip(full, w, strict=True))
+        # Of every coefficient by what it does to a score, so that the units of the columns do not matter.
+        parts = zip(full, w, abs(exact.X).max(axis=0), strict=True)
+        still = all(abs(m) * x <= Decimal("1e-45") * (abs(v) * x + Decimal("1e-12")) for m, v, x in parts)
         if still and abs(shift) <= Decimal("1e-45") * (1 + abs(b)):
             off = [j for j in range(d) if j not in on]
             consistent = all(w[j] == 0 or _sign(w[j]) == signs[j] for j in on if exact.kappa[j] > 0)

@@ -107,3 +107,14 @@ def test_models_without_an_optimum_prove_nothing():
     rows = hold_out(problem, np.array([[0, 1], [0, 2]]))
     narrow_all(rows)
     assert np.all(rows.upper == np.inf) and np.all(rows.lower == -np.inf)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e60, 1e-60])
+def test_the_exact_optimum_depends_on_no_start(size):
+    """The oracle of these tests, in columns of any unit."""
+    X = np.random.default_rng(0).normal(size=(12, 3)) * size
+    problem = glru.Problem(X, np.where(np.arange(12) % 2, 1.0, -1.0), penalty=glru.L2(0.1 * size * size), scaling="sum")
+    first, second = (optimum(problem, np.full(3, start) / size) for start in (0.0, 0.3))
+    scores = first.scores(X), second.scores(X)
+    assert np.abs(scores[0]).max() > 0.1
+    assert np.abs(scores[0] - scores[1]).max() < Decimal("1e-40")
