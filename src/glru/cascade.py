@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any, Generic, Protocol, TypeVar, final
 
 import numpy as np
@@ -610,6 +611,17 @@ def one_by_one(removals: Removals) -> Iterator[Rows]:
         rows = np.array([row])
         yield rows
         spared += int(run.stage_codes[row] != OPEN or run.limited[row] or run.is_at_limit(rows)[0])
+
+
+def while_useful(removals: Removals, batches: Iterable[Rows]) -> Iterator[Rows]:
+    """Batches of rows, some rows of each at a time, the first few alone, as long as at least half of them are decided."""
+    for rows in batches:
+        edges = [0, *range(TRIED_ROWS, rows.size, MANY_ROWS), rows.size]
+        for first, last in pairwise(edges):
+            part = rows[first:last]
+            yield part
+            if 2 * np.count_nonzero(removals.run.stage_codes[part] == OPEN) > part.size:
+                break
 
 
 def each(removals: Removals) -> Iterator[Rows]:

@@ -82,6 +82,18 @@ def test_poor_candidates_have_wide_intervals(loss, seed, fit_intercept):
         assert np.isfinite(upper).mean() > 0.5
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("tol", [1e-2, 1e-6])
+def test_models_that_were_trained_are_certified_together(tol, fit_intercept):
+    asked = problem(16, 3, fit_intercept=fit_intercept, seed=1)
+    exact, rows = scores_without_each_row(asked), np.arange(asked.n_rows)
+    family = KinkRows(glru.solve(asked, tol=1e-8), float(removal_factors(asked)[0]))
+    models = [glru.solve(asked.without(np.array([row])), tol=tol) for row in rows]
+    lower, upper = family.prove_trained(rows, models, never)
+    assert inside(lower, exact, upper)
+    assert np.mean(upper - lower < (0.1 if tol == 1e-6 else np.inf)) > 0.5
+
+
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_repairs_reach_dual_variables_that_an_intercept_allows(loss):
     asked, random = problem(12, 2, seed=5, scaling="sum", loss=loss), np.random.default_rng(5)

@@ -8,7 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import Bounds, unbounded
-from glru.cascade import BATCH_STEPS, COARSE, NAIVE, NEAR_FINEST, Cascade, Rows, Step, always, one_by_one, to_train
+from glru.cascade import (
+    BATCH_STEPS,
+    COARSE,
+    NAIVE,
+    NEAR_FINEST,
+    Cascade,
+    Rows,
+    Step,
+    always,
+    one_by_one,
+    to_train,
+    while_useful,
+)
 from glru.linalg import Array, outward
 from glru.losses import Hinge
 from glru.regions import has_support
@@ -125,7 +137,11 @@ class RefittedRemovals(OneScore):
 
     def paths(self, rows: Rows) -> Bounds:
         """Optima of the hinge loss without each row, from its path under the strengths of all rows."""
-        return self._widen(rows, self._kinks.bounds(rows, self.run.enough))
+        return self._widen(rows, self._kinks.bounds(rows, self.run.narrow))
+
+    def train_together(self, rows: Rows) -> Bounds:
+        """Trainings of some rows, certified together."""
+        return self._widen(rows, self.retrain_together(rows, self._kinks))
 
     def refine(self, rows: Rows) -> Bounds:
         row = int(rows[0])
@@ -229,6 +245,13 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             RefittedRemovals.has_curvature,
             one_by_one,
             RefittedRemovals.refine,
+        ),
+        Step(
+            "training",
+            "the same as for steps over kinks; a training of each row's own problem",
+            RefittedRemovals.has_paths,
+            lambda removals: while_useful(removals, removals.batch_followed()),
+            RefittedRemovals.train_together,
         ),
         Step("training", "nothing; a training of each row's own problem", always, to_train, RefittedRemovals.training),
     ),

@@ -27,6 +27,7 @@ from glru.cascade import (
     open_rows,
     split_open_rows,
     to_train,
+    while_useful,
 )
 from glru.linalg import Array, to_host
 from glru.linalg.factor import robust_cholesky, solve_cholesky
@@ -34,6 +35,7 @@ from glru.losses import Hinge
 from glru.problem import Point, Problem
 from glru.refine import Questions, Refinement, approach, has_products
 from glru.regions import EVERY, has_support
+from glru.solvers import train
 from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
 from glru.updates.ascent_rows import AscentRows, has_ascent
 from glru.updates.carried_rows import bound_carried, has_carried
@@ -116,6 +118,16 @@ class OneScore(Removals):
     @cached_property
     def _questions(self) -> Questions:
         return Questions()
+
+    def retrain_together(self, rows: Rows, family: KinkRows) -> Bounds:
+        """Trainings of some rows' problems under the hinge loss, certified together: one by one, certificates cost nearly as much again."""
+        run, models = self.run, []
+        for row in rows:
+            if run.budget.spent:
+                return unbounded(rows.size)
+            problem, point = self.without(int(row))
+            models.append(train(problem, tol=run.tol, start=point))
+        return family.prove_trained(rows, models, run.narrow)
 
     @abstractmethod
     def refine(self, rows: Rows) -> Bounds:
@@ -302,11 +314,22 @@ class SingleRemovals(OneScore):
 
     def paths(self, rows: Rows) -> Bounds:
         """Optima of the hinge loss, followed while the dual variables of the rows go to zero."""
+        return self._kink_rows(rows).bounds(rows, self.run.narrow)
+
+    def _kink_rows(self, rows: Rows) -> KinkRows:
         factor = float(self.run.factors[rows[0]])
         if factor not in self._paths:
             family = KinkRows(self.solution, factor)
             self._paths[factor] = family if family.usable else KinkRows(self.run.accurate_solution, factor)
-        return self._paths[factor].bounds(rows, self.run.enough)
+        return self._paths[factor]
+
+    def has_hinge(self) -> bool:
+        """Whether trainings of the hinge loss are certified together."""
+        return self.has_kinks() and isinstance(self.problem.loss, Hinge)
+
+    def train_together(self, rows: Rows) -> Bounds:
+        """Trainings of rows of one factor, certified together."""
+        return self.retrain_together(rows, self._kink_rows(rows))
 
     def ascent(self, rows: Rows) -> Bounds:
         """Passes of dual coordinate ascent for each row."""
@@ -505,6 +528,13 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             SingleRemovals.has_curvature,
             one_by_one,
             SingleRemovals.refine,
+        ),
+        Step(
+            "training",
+            "dense data, the hinge loss, an L2 penalty on every column, few different weights; a training of each row's own problem",
+            SingleRemovals.has_hinge,
+            lambda removals: while_useful(removals, grouped(removals)),
+            SingleRemovals.train_together,
         ),
         TRAINING,
     ),

@@ -15,12 +15,13 @@ an intercept the interval of :math:`b^*` that follows from the ball: with :math:
 :math:`x_k^\top \hat w + \hat b + \delta - r \kappa_k` sum up to more than 0, for any :math:`c`.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.bounds import Bounds, intersect, unbounded, widen
+from glru.bounds import Bounds, intersect, is_decided, unbounded, widen
 from glru.certificate import ball_radius, loss_terms
 from glru.linalg import FEW, HOST, TINY, UNIT, Array, gamma, get_arrays, to_host
 from glru.losses import Hinge
@@ -67,8 +68,8 @@ NEGLIGIBLE_MOVE = 1e-8
 EXACT_GAP = 1e-12
 """Gap, as a share of the weights, below which a candidate is nearly as good as float64 allows."""
 
-MOST_ROUNDS = 12
-"""Sets of rows at the kink that are tried for a model."""
+MOST_ROUNDS, USEFUL_ROUND = 12, 0.1
+"""Sets of rows at the kink that are tried for a model; while its label is open, as long as each leaves less than this share of the gap: a training costs about as much as three."""
 
 FREE_SCALE = 1e-2
 """Strength of an intercept, as a share of what the rows' coefficients have, where the model nearest to another is found."""
@@ -475,6 +476,16 @@ class KinkRows:
                 self._prove(here, self._carry(here), decided)
         return lower[rows], upper[rows]
 
+    def prove_trained(self, rows: Rows, models: Sequence[Solution], decided: Decided) -> Bounds:
+        """Bounds from models that were trained without one of the rows each, certified together."""
+        problem, dual = self.problem, np.column_stack([model.dual for model in models])
+        slopes = problem.y[:, None] * dual
+        inside = (slopes > NEAR_AN_END[1]) & (slopes < 1.0 - NEAR_AN_END[1]) & (self.weights > 0.0)[:, None]
+        inside[rows, np.arange(rows.size)] = False
+        self._prove(rows, Proposals(dual, inside, np.array([model.intercept for model in models])), decided)
+        lower, upper = self._known
+        return lower[rows], upper[rows]
+
     def _carry(self, rows: Rows) -> Proposals:
         """The model of all rows as it is: where rows are repeated, others at the kink may take the part of one of them."""
         problem, known, shape = self.problem, self._solution, (self.problem.n_rows, rows.size)
@@ -497,14 +508,18 @@ class KinkRows:
         rough = np.arange(rows.size if isinstance(problem.loss, Hinge) else 0)
         for _ in range(MOST_ROUNDS):
             rough = rough[gaps[rough] > EXACT_GAP * float(self.weights.sum())]
+            rough = rough[~decided(found[0][rough], found[1][rough])]
             if not rough.size:
                 break
             here = rows[rough]
             near = self._at_kinks(here, kinks[:, rough], (intercepts[rough], dual[:, rough]))
+            before = gaps[rough]
             more, gaps[rough] = self._certified(here, kinks[:, rough], near)
             found[0][rough], found[1][rough] = intersect((found[0][rough], found[1][rough]), more)
             coefs[:, rough], intercepts[rough], dual[:, rough] = near
             kinks[:, rough] = self._find_kinks(here, kinks[:, rough], near)
+            known = is_decided(found[0][rough], found[1][rough], None)
+            rough = rough[known | (gaps[rough] < USEFUL_ROUND * before)]
         lower, upper = self._known
         lower[rows], upper[rows] = intersect((lower[rows], upper[rows]), found)
         for k in np.flatnonzero(~decided(lower[rows], upper[rows])):
