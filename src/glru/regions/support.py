@@ -120,8 +120,8 @@ class Support:
             return Verdicts(holds & (np.abs(seen) + room < limits).all(axis=0), signs)
 
 
-MOST_STEPS = 4
-"""Newton steps on a support, each of which about squares what is left."""
+MOST_STEPS = 10
+"""Steps on a support: with a metric of their own they about square what is left, with that of an earlier one they leave a tenth of it or less."""
 
 KEPT_METRIC = 0.1
 """A step after which the gradient's norm in the metric before it is below this share of what it was needs no metric of its own."""
