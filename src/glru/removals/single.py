@@ -76,6 +76,10 @@ CENTRED_PRODUCTS = 400.0
 """The carried bound with an intercept, which leaves more rows open than leverages do, is asked first where these cost this many products."""
 
 
+COLUMNS_COST = 0.06
+"""Nanoseconds of the local step per cube of the number of columns: a factor, its inverse and norms of rows in it."""
+
+
 class OneScore(Removals):
     """What problems with one score per row have in common, in memory or in blocks."""
 
@@ -157,12 +161,13 @@ class SingleRemovals(OneScore):
         return has_carried(self.problem)
 
     def has_centred(self) -> bool:
-        """Whether the carried bound with an intercept is far cheaper than a factor over the rows, or there is no factor."""
+        """Whether the carried bound with an intercept is far cheaper than a factor, or there is none."""
         problem = self.problem
-        if self.has_local() or not has_centred(problem):
-            return False
-        cost = estimate_leverage_cost(problem, problem.n_rows) if self.has_wide() else np.inf
-        return CENTRED_PRODUCTS * problem.matrix.product_cost < cost
+        if self.has_local():
+            cost = 0.0 if problem.matrix.stores_zeros else self._estimate_factor_cost()
+        else:
+            cost = estimate_leverage_cost(problem, problem.n_rows) if self.has_wide() else np.inf
+        return CENTRED_PRODUCTS * problem.matrix.product_cost < cost and has_centred(problem)
 
     def carries_first(self) -> bool:
         """Whether the carried bound is cheaper than the local step, or than the leverages of wide data."""
@@ -180,13 +185,19 @@ class SingleRemovals(OneScore):
         """Whether the penalty has absolute values, and removals are smooth on the columns in use."""
         return has_support(self.problem) and self.run.uniform and self.run.bound in ("auto", "local")
 
+    def has_wide_newton(self) -> bool:
+        """Whether a factor over the rows costs less than training the open rows by products."""
+        return self.has_wide() and estimate_ball_cost(self.problem, self.run.n_open) < self._estimate_trainings()
+
     def has_wide_steps(self) -> bool:
         """Whether steps of all open rows at once cost less than training these by products."""
-        problem = self.problem
-        if not self.has_wide() or not self._trains_by_products:
-            return self.has_wide()
-        trainings = TRAINING_PRODUCTS * self.run.n_open * problem.matrix.product_cost
-        return estimate_leverage_cost(problem, min(problem.n_rows, STEPS_TOGETHER * self.run.n_open)) < trainings
+        n_known = min(self.problem.n_rows, STEPS_TOGETHER * self.run.n_open)
+        return self.has_wide() and estimate_leverage_cost(self.problem, n_known) < self._estimate_trainings()
+
+    def _estimate_trainings(self) -> float:
+        """What trainings of the open rows by products cost; infinite where these prove nothing."""
+        cost = TRAINING_PRODUCTS * self.run.n_open * self.problem.matrix.product_cost
+        return cost if self._trains_by_products else np.inf
 
     def has_ascent(self) -> bool:
         """Whether passes are cheaper than training: of dense data one costs about as much as an iteration of the interior-point training, which needs fewer."""
@@ -195,20 +206,23 @@ class SingleRemovals(OneScore):
         return asked and not problem.matrix.stores_zeros and has_ascent(problem)
 
     def has_products(self) -> bool:
-        """Whether steps by products with X decide labels, and cost less than a factor over the rows where there is one."""
+        """Whether steps by products with X decide labels, and cost less than a factor where there is one."""
         problem, run = self.problem, self.run
-        asked = run.only_labels and run.bound in ("auto", "primal")
-        if not asked or problem.matrix.stores_zeros or self.has_local() or not has_product_rows(problem):
+        asked = run.only_labels and run.bound in ("auto", "primal") and not problem.matrix.stores_zeros
+        if not asked or estimate_product_cost(problem, LEAST_STEPS * run.n_open) > self._estimate_factor_cost():
             return False
-        return estimate_product_cost(problem, LEAST_STEPS * run.n_open) < self._estimate_ball_cost()
+        return has_product_rows(problem)
 
-    def _estimate_ball_cost(self) -> float:
-        """What the open rows cost with a factor over the rows; infinite where there is none."""
-        return estimate_ball_cost(self.problem, self.run.n_open) if self.has_wide() else np.inf
+    def _estimate_factor_cost(self) -> float:
+        """What the open rows cost with a factor over the columns or the rows; infinite where there is none."""
+        problem = self.problem
+        if self.has_local():
+            return problem.matrix.gram_cost + COLUMNS_COST * float(problem.n_columns) ** 3
+        return estimate_ball_cost(problem, self.run.n_open) if self.has_wide() else np.inf
 
     def products(self, rows: Rows) -> Bounds:
         """Steps of conjugate gradients for many rows at once."""
-        return ProductRows(self.run.converged_solution).bounds(rows, self.run.enough, self._estimate_ball_cost())
+        return ProductRows(self.run.converged_solution).bounds(rows, self.run.enough, self._estimate_factor_cost())
 
     def has_guesses(self) -> bool:
         """Whether all rows' Newton steps are taken at once."""
@@ -441,6 +455,14 @@ CARRY = Step(
     SingleRemovals.carry,
 )
 
+PRODUCTS = Step(
+    "refine",
+    "sparse data with many rows and columns, a smooth loss, an L2 penalty on every column; a few products with X for each row",
+    SingleRemovals.has_products,
+    open_rows,
+    SingleRemovals.products,
+)
+
 TRAINING = Step("training", "nothing; a training of each row's own problem", always, to_train, SingleRemovals.training)
 
 APPROXIMATIONS = (
@@ -458,6 +480,7 @@ APPROXIMATIONS = (
 STEPS: Mapping[str, tuple[Step[Any], ...]] = {
     "certified": (
         replace(CARRY, applies=SingleRemovals.carries_first, work=SingleRemovals.midpoint),
+        PRODUCTS,
         Step(
             "local",
             "a self-concordant or piecewise quadratic loss, a smooth penalty, few different weights, tall data; one Hessian",
@@ -492,13 +515,6 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
         ),
         Step(
             "refine",
-            "sparse data that is wide or too large for a Hessian, a smooth loss, an L2 penalty on every column; a few products with X for each row",
-            SingleRemovals.has_products,
-            open_rows,
-            SingleRemovals.products,
-        ),
-        Step(
-            "refine",
             "the hinge loss, an L2 penalty, no intercept, sparse data; a few passes over X for each row",
             SingleRemovals.has_ascent,
             open_rows,
@@ -507,12 +523,13 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
         Step(
             "newton",
             "wide data and a self-concordant loss, or a smooth one without an intercept; one factor and inverse over the rows",
-            SingleRemovals.has_wide,
+            SingleRemovals.has_wide_newton,
             split_open_rows,
             SingleRemovals.wide_newton,
             price=2,
             tightens=True,
         ),
+        PRODUCTS,
         Step(
             "refine",
             "the same; products of the size of the rows for each step",

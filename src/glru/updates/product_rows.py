@@ -35,14 +35,17 @@ N_STEPS = 30
 BATCH_ENTRIES, TRIED_ROWS = 1 << 19, 8
 """Entries of an array of models that step together, which stays in the cache; and the first rows, which tell what the others will take."""
 
-N_DIRECTIONS, ROWS_PER_DIRECTION = 16, 4
+N_DIRECTIONS, ROWS_PER_DIRECTION = 16, 16
 """Most directions that the preconditioner knows; and the number of open rows that pay for one."""
 
 BASE_STEPS, BASE_SHARE = 20, 1e-2
 """Most steps of the model of all rows, and the share of the gradient of a typical removal that its own is brought below."""
 
-LEAST_STEPS, STORED_COST, ROW_COST = 3.0, 0.4, 35.0
-"""Steps that a row takes at least, with the product that begins them; and the nanoseconds of a step per stored entry of X and per row."""
+LEAST_STEPS = 3.0
+"""Steps that a row takes at least, with the product that begins them."""
+
+STORED_COST, ROW_COST, COLUMN_COST = 0.4, 35.0, 5.0
+"""Nanoseconds of a step per stored entry of X, per row, and per column with values in several rows."""
 
 
 def has_product_rows(problem: Problem) -> bool:
@@ -55,7 +58,9 @@ def has_product_rows(problem: Problem) -> bool:
 
 def estimate_product_cost(problem: Problem, n_steps: float) -> float:
     """What some steps of single rows cost, in nanoseconds."""
-    return n_steps * (STORED_COST * problem.matrix.n_stored + ROW_COST * problem.n_rows)
+    counts = problem.matrix.column_counts()
+    n_shared = problem.n_columns if counts is None else np.count_nonzero(counts > 1)
+    return n_steps * (STORED_COST * problem.matrix.n_stored + ROW_COST * problem.n_rows + COLUMN_COST * n_shared)
 
 
 @final
@@ -356,9 +361,9 @@ class ProductSteps:
         forces, image = found.forces[:, members], found.image[:, members]
         change = here._precondition(forces, image, found.norm_sums[members], here.before)
         moved, _ = family.answer_by_intercept(change.image, here.rows)
-        curvatures = family.curvatures @ np.square(moved)
-        if here.rows.size:
-            curvatures = curvatures - family.curvatures[here.rows] * np.square(moved[here.entries])
+        own_curvatures = here.weights * family.problem.loss.curvature(family.problem.y[:, None], here.scores)
+        own_curvatures[here.entries] = 0.0
+        curvatures = np.einsum("ij,ij,ij->j", own_curvatures, moved, moved)
         along = np.einsum("ij,ij->j", change.duals, image)
         with np.errstate(all="ignore"):
             lengths = -along / (np.einsum("ij,ij->j", change.duals, change.image) + curvatures)
