@@ -277,6 +277,8 @@ class ClassFolds:
             if self.free:
                 gradients[:, -1] += weighted.sum(axis=1)
         gradients = gradients.reshape(models.shape) + self.strengths[active][:, None, :] * models
+        # Near underflow a probability has no relative error; 0 makes the metric smaller only.
+        least[least < 1e-290] = 0.0
         # The difference of two scores is rounded, and so is the exponential of a number that is off by a unit of itself.
         depths = 2 * self.n_scores + 24 + np.ceil(np.minimum(-2.0 * lowest, EXPONENTS))
         unit = np.array([gamma(int(depth)) if np.isfinite(depth) else np.inf for depth in depths])
