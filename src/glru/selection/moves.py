@@ -60,8 +60,8 @@ POLISHED = 1e-12
 MOST_PASSES = 3
 """Passes over blocks in which the candidates of a step are bounded together."""
 
-BATCH_STEPS = 12
-"""Steps with the old Hessian for removals that share one metric, and again with what was learned of their own."""
+BATCH_STEPS, WIDE_STEPS = 6, 12
+"""Steps of removals that share one metric, before those with Hessians of their own; in the dimension of the rows, where these cost most, more."""
 
 
 class Move(NamedTuple):
@@ -446,7 +446,7 @@ class ColumnFamilies(Screening):
         # A factor costs more than many steps.
         assert isinstance(self._wide, WideColumns)
         lower, upper = self._wide.refined(
-            block, lambda *ends: np.array([decided(*(e[:, 0] for e in ends))]), BATCH_STEPS
+            block, lambda *ends: np.array([decided(*(e[:, 0] for e in ends))]), WIDE_STEPS
         )
         return lower[:, 0], upper[:, 0]
 
@@ -496,7 +496,7 @@ class ColumnFamilies(Screening):
             places,
             pending,
             lambda here, decided: family.refined(
-                self._block(columns[here], add), partial(decided, places[here]), BATCH_STEPS
+                self._block(columns[here], add), partial(decided, places[here]), WIDE_STEPS
             ),
         )
 

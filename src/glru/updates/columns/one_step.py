@@ -57,12 +57,8 @@ def least_radius(
     if not norm_cuts:
         return np.full(nu.shape, np.inf)
     # One axis of cuts, one of ways, and those of the models.
-    norms, lost = (
-        np.array([np.broadcast_to(cut, nu.shape) for cut in part])[:, None] for part in zip(*norm_cuts, strict=True)
-    )
-    exponents, more = (
-        np.array([np.broadcast_to(part, nu.shape) for part in parts]) for parts in zip(*moves, strict=True)
-    )
+    norms, lost = (_stack(part, nu.shape)[:, None] for part in zip(*norm_cuts, strict=True))
+    exponents, more = (_stack(part, nu.shape) for part in zip(*moves, strict=True))
     share = (lost + more) * (1.0 + FEW)
     kept = np.where(share < 1.0, 1.0 - share, np.nan) * (1.0 - FEW)
     if np.any(added):
@@ -70,6 +66,14 @@ def least_radius(
     largest_norm = np.sqrt(norms**2 + added) * (1.0 + FEW)
     radii = local_radius(constant, largest_norm, nu / kept * (1.0 + FEW), exponents)
     found: Array = radii.min(axis=(0, 1))
+    return found
+
+
+def _stack(parts: Sequence[Array | float], shape: tuple[int, ...]) -> Array:
+    """Arrays of a shape, or numbers in their place, along a new first axis."""
+    found = np.empty((len(parts), *shape))
+    for k, part in enumerate(parts):
+        found[k] = part
     return found
 
 

@@ -26,7 +26,7 @@ from glru.linalg import FEW, TINY, Array, Matrix, gamma, length, to_host
 from glru.metric.rows import RowMetric, has_few_free
 from glru.problem import Problem
 from glru.solution import Solution
-from glru.updates.batch import NEAR_FLOOR, SLOW, Certified, Decided, tighten
+from glru.updates.batch import NEAR_FLOOR, Certified, Decided, tighten
 from glru.updates.columns.models import Block, Blocks, ColumnModels
 from glru.updates.columns.one_step import (
     FOLLOWED_MOVES,
@@ -455,15 +455,10 @@ class Candidates:
     steps: Steps
     duals: Any
     free: Array
-    descent: Descent | None = None
-    """Of steps that learn from earlier ones how each model's Hessian differs from the shared one; None: chord steps."""
+    descent: Descent
 
+    contraction: ClassVar[float] = np.inf
     cost: ClassVar[float] = 0.0
-
-    @property
-    def contraction(self) -> float:
-        """Steps end where one leaves more than this share of the gradient's norm."""
-        return SLOW if self.descent is None else np.inf
 
     @classmethod
     def first(cls, steps: Steps) -> "Candidates":
@@ -473,7 +468,7 @@ class Candidates:
         slopes = family.weights * family.problem.loss.gradient(family.problem.y, base.scores)
         duals = -steps.tau * family.arrays.put(delta)
         duals = family.arrays.put(family.metric.curvatures[:, None]) * duals - family.arrays.put(slopes[:, None])
-        return cls(steps, duals, base.free[:, None] + delta * steps.free)
+        return cls(steps, duals, base.free[:, None] + delta * steps.free, Descent(family.arrays))
 
     @property
     def scores(self) -> Any:
@@ -503,8 +498,8 @@ class Candidates:
         return self._certificate[0]
 
     @cached_property
-    def _certificate(self) -> tuple[Certified, Any, Any, Array]:
-        """What is proven, the forces on the rows, and the chord step: what it takes from ``b``, and what it adds to ``beta``."""
+    def _certificate(self) -> tuple[Certified, Any]:
+        """What is proven, and the forces on the rows."""
         steps, family, block = self.steps, self.steps.family, self.steps.block
         arrays, metric, side = family.arrays, family.metric, family.side
         scores, errors, asked, off = self._models
@@ -512,7 +507,7 @@ class Candidates:
         curvatures = arrays.put(metric.curvatures[:, None])
         with np.errstate(all="ignore"):
             change = metric.solve_border(to_host(arrays.put(side.border.T) @ self.duals))
-            moves, change = steps.respond(forces, change)
+            moves, _ = steps.respond(forces, change)
             responses = curvatures * moves
             norms, missed, residuals, _ = metric.force_norms(
                 forces, responses, arrays.inner(responses, moves), self.duals
@@ -538,15 +533,12 @@ class Candidates:
             nu = (norms + np.where(missed > 0.0, missed * free, 0.0) + rounding) * (1.0 + FEW)
             query_norms, added = steps.norms
             half = query_norms * family.radius(nu, exponent, added, more) + off
-        return Certified(*family.widened(asked, half), nu, rounding), forces, residuals, change
+        return Certified(*family.widened(asked, half), nu, rounding), forces
 
     def step(self, members: NDArray[np.bool_]) -> "Candidates":
-        """Some of the candidates after one more step."""
-        certified, forces, residuals, change = self._certificate
+        """Some of the candidates after one more step of L-BFGS: a column that moves scores far leaves a model with another Hessian."""
+        certified, forces = self._certificate
         arrays, steps = self.steps.family.arrays, self.steps.take(members)
-        if self.descent is None:
-            duals = arrays.take(self.duals, members) - arrays.take(residuals, members)
-            return Candidates(steps, duals, self.free[:, members] + change[:, members])
         # Models with their scores, and gradients as forces on these: their product is the slope of the objective.
         free, size = arrays.put(self.free), self.free.shape[0]
         models = arrays.concatenate([self.duals, free, self.scores], axis=0)
@@ -556,7 +548,6 @@ class Candidates:
         n_rows = forces.shape[0]
         return Candidates(steps, models[:n_rows], to_host(models[n_rows : n_rows + size]), descent)
 
-    def exact(self, members: NDArray[np.bool_]) -> "Candidates":
-        """The candidates of some members for steps of L-BFGS: a column that moves scores far has another Hessian without it."""
-        duals = self.steps.family.arrays.take(self.duals, members)
-        return Candidates(self.steps.take(members), duals, self.free[:, members], Descent(self.steps.family.arrays))
+    def exact(self, members: NDArray[np.bool_]) -> None:
+        """Steps with Hessians of their own are made one by one."""
+        return
