@@ -106,10 +106,9 @@ def test_other_penalties(loss, penalty):
     for method in METHODS:
         result = glru.stepwise(problem, X_val=X_val, y_val=y_val, method=method, criterion=criterion, tol=1e-10)
         assert steps(result) == expected, method
-        # Under L1 alone the gap bounds no score, and the columns in use prove a path only for losses that have such a proof.
-        open_ = isinstance(penalty, glru.L1) and isinstance(loss, glru.SquaredHinge)
+        # Under L1 alone the gap bounds no score, but the columns in use prove a path.
         if method != "glru" or not isinstance(penalty, glru.L1):
-            assert result.certified == (method != "naive" and not open_)
+            assert result.certified == (method != "naive")
 
 
 @pytest.mark.parametrize("direction", ["forward", "both"])
@@ -451,8 +450,8 @@ def test_ties_that_no_interval_shows_are_proven():
 
 
 def test_choices_that_are_not_proven_are_marked():
-    """An L1 penalty bounds no score of a squared hinge: the path says so step by step, and no guess passes for a bound."""
-    problem, X_val, y_val = split(glru.SquaredHinge(), glru.L1(0.03), d=5)
+    """An L1 penalty bounds no score of a hinge: the path says so step by step, and no guess passes for a bound."""
+    problem, X_val, y_val = split(glru.Hinge(), glru.L1(0.03), d=5)
     result = glru.stepwise(problem, X_val=X_val, y_val=y_val, forced=True, min_features=2)
     assert result.proven == (False,) * 3 and not result.certified and result.n_unproven == 3
     first, *lines = repr(result).splitlines()
