@@ -729,7 +729,9 @@ MUTANTS: dict[str, Mutant] = {
     "targets-of-r2-taken-as-exact": Mutant("glru.bounds:_r2", inside(gamma=nothing, UNIT=zero), SLACK),
     # Labels.
     "threshold-taken-as-positive": Mutant(
-        "glru.bounds:signs", lambda _: lambda lower, upper: (lower >= 0.0).astype(np.int8) - (upper < 0.0), RULES
+        "glru.bounds:ScoreBounds.signs",
+        lambda _: lambda bounds: (bounds.lower >= 0.0).astype(np.int8) - (bounds.upper < 0.0),
+        RULES,
     ),
     "open-labels-taken-as-right": Mutant("glru.bounds:errors", result(lambda ends: (ends[0], ends[0])), RULES),
     "two-classes-level-taken-as-decided": Mutant(
