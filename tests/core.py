@@ -47,6 +47,7 @@ from glru.regions.local import has_support
 from glru.regions.support import Support, SupportEllipsoid, guess_support
 from glru.removals import blocks as removal_blocks
 from glru.removals.refitted import summed
+from glru.removals.single import SingleRemovals
 from glru.rows import block as summary
 from glru.selection import left_out as judges
 from glru.selection import moves
@@ -180,6 +181,7 @@ __all__ = [
     "ScoreBounds",
     "Screened",
     "SecondMoments",
+    "SingleRemovals",
     "SingleRows",
     "SmoothColumns",
     "Solution",

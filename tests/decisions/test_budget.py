@@ -15,6 +15,7 @@ from tests.core import (
     LocalColumns,
     LocalEllipsoid,
     RowRemovals,
+    SingleRemovals,
     ValidationJudge,
     WideRows,
     _budget,
@@ -203,6 +204,7 @@ def test_a_stage_under_way_ends_at_its_next_step(name, monkeypatch):
     monkeypatch.setattr(HostArrays, "chunk", 1)
     if name == "training":  # paths of the hinge loss leave nothing to train here
         monkeypatch.setattr(kink_rows.KinkRows, "bounds", lambda family, rows, decided: unbounded(rows.size))
+        monkeypatch.setattr(SingleRemovals, "has_kinks", lambda removals: False)
     if options == "stepwise":
         assert _stepwise(problem, 10.0).interrupted
     elif options is None:

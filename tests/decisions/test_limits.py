@@ -97,8 +97,8 @@ def test_stages_agree_with_the_labels():
 
 
 def test_scores_without_a_theorem_are_not_guessed():
-    """L1 alone bounds no score of a squared hinge: nothing is trained for it, nothing returned in its place."""
-    result = glru.loocv(make(glru.SquaredHinge(), glru.L1(0.02), 30, 3, fit_intercept=True))
+    """L1 alone bounds no score of a hinge: nothing is trained for it, nothing returned in its place."""
+    result = glru.loocv(make(glru.Hinge(), glru.L1(0.02), 30, 3, fit_intercept=True))
     unbounded = ~np.isfinite(result.score_lower) | ~np.isfinite(result.score_upper)
     assert unbounded.any() and np.isnan(result.scores[unbounded]).all()
     assert not result.bounds.signs[unbounded & (result.score_lower <= 0.0) & (result.score_upper >= 0.0)].any()

@@ -464,12 +464,20 @@ def test_certify_needs_a_fit():
         glru.certify(Ridge().fit(*diabetes()), *diabetes()).decided(diabetes()[0])
 
 
+@each(SPLITTERS, "cv")
+@each(SPARSE, "model")
+def test_penalties_without_squares(model, cv):
+    """Proven on the columns in use."""
+    estimator, data = model
+    X, y = data()
+    compared(estimator, X[:90], y[:90], cv, ["predict" if hasattr(estimator, "alpha") else "decision_function"])
+
+
 def test_refusals():
     X, y = cancer()
-    estimator, data = SPARSE["svc-l1"]
     for work in (glru.loocv, glru.cross_val_predict, glru.cross_val_score):
-        with pytest.raises(ValueError, match=r"no squares.*squared_hinge"):
-            work(estimator, *data())
+        with pytest.raises(ValueError, match=r"no squares.*Hinge\(\).*LinearSVC\(penalty='l1'"):
+            work(glru.GLRUClassifier("hinge", lam=0.0, kappa=0.1), X, y)
     with pytest.raises(ValueError, match="a partition"):
         glru.cross_val_predict(LogisticRegression(), X, y, cv=ShuffleSplit(3, random_state=0))
     with pytest.raises(ValueError, match="probabilities need the logistic loss"):

@@ -133,7 +133,7 @@ def test_unproven_methods_are_called_so(result):
 
 def test_choices_of_a_selection_that_are_not_proven_are_marked(result, pages):
     problem = result.problem
-    open_ones = problem.derive(loss=glru.SquaredHinge(), penalty=glru.L1(0.01))
+    open_ones = problem.derive(loss=glru.Hinge(), penalty=glru.L1(0.01))
     selection = glru.stepwise(open_ones, X_val=problem.X, y_val=problem.y, forced=True, min_features=2)
     assert selection.n_unproven == 2
     page = stepwise_page(selection, list("abcd"), "data", ORIGIN)

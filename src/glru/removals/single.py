@@ -125,13 +125,19 @@ class OneScore(Removals):
 
     def retrain_together(self, rows: Rows, family: KinkRows) -> Bounds:
         """Trainings of some rows' problems under the hinge loss, certified together: one by one, certificates cost nearly as much again."""
-        run, models = self.run, []
+        run, models, found = self.run, [], unbounded(rows.size)
         for row in rows:
             if run.budget.spent:
-                return unbounded(rows.size)
+                break
             problem, point = self.without(int(row))
             models.append(train(problem, tol=run.tol, start=point))
-        return family.prove_trained(rows, models, run.narrow)
+        n_trained = len(models)
+        if n_trained:
+            known = family.prove_trained(rows[:n_trained], models, run.narrow)
+            found[0][:n_trained], found[1][:n_trained] = known
+        # The run counts all rows of a batch.
+        run.n_trainings -= rows.size - n_trained
+        return found
 
     @abstractmethod
     def refine(self, rows: Rows) -> Bounds:

@@ -210,9 +210,8 @@ def require_bounds(adapted: Adapted) -> None:
     if problem.penalty.strong_convexity == 0.0 and not (has_local(problem) or has_support(problem)):
         raise ValueError(
             f"held-out scores of {adapted.estimator!r} cannot be proven: its penalty has no squares, and its loss, {problem.loss!r}, has no "
-            "certificate on the columns in use. Use a penalty with squares (LinearSVC(penalty='l2', loss='squared_hinge'), or "
-            "glru.GLRUClassifier and glru.GLRURegressor, which have both kinds), or the logistic or the squared loss: Lasso, or "
-            "LogisticRegression with l1_ratio=1."
+            "certificate on the columns in use. Use a penalty with squares (lam above 0), or a smooth loss: LinearSVC(penalty='l1', dual=False), "
+            "Lasso, or LogisticRegression with l1_ratio=1."
         )
 
 

@@ -408,7 +408,7 @@ class Steps:
         """The inverse of each model's Hessian times gradients given by forces, which stand below ``b`` and ``beta`` in a column."""
         arrays, n_rows = self.family.arrays, self.family.problem.n_rows
         n_free = gradients.shape[0] - 2 * n_rows
-        forces = gradients[n_rows + n_free :]
+        forces = gradients[n_rows + n_free :, :]
         moves, change = self.respond(forces, np.zeros((n_free, forces.shape[1])))
         taken = forces + arrays.put(self.family.metric.curvatures[:, None]) * moves
         return arrays.concatenate([taken, arrays.put(-change), -moves], axis=0)
@@ -546,7 +546,7 @@ class Candidates:
         noise = NEAR_FLOOR * np.asarray(certified.floors)
         models, descent = self.descent.next(members, models, gradients, noise, steps.solve)
         n_rows = forces.shape[0]
-        return Candidates(steps, models[:n_rows], to_host(models[n_rows : n_rows + size]), descent)
+        return Candidates(steps, models[:n_rows, :], to_host(models[n_rows : n_rows + size, :]), descent)
 
     def exact(self, members: NDArray[np.bool_]) -> None:
         """Steps with Hessians of their own are made one by one."""
