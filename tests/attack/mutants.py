@@ -501,9 +501,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "hundredth-of-the-row-norms-of-folds": Mutant("glru.updates.folds:Folds.row_norms", scaled(0.01), FOLDS),
     "slopes-of-folds-taken-as-exact": Mutant("glru.updates.folds:Folds._slope_errors", scaled(0.0), FOLDS),
-    "thousandth-of-the-radius-of-folds": Mutant(
-        "glru.updates.folds:Folds.radii", inside(local_radius=scaled(1e-3)), FOLDS
-    ),
+    "thousandth-of-the-radius-of-folds": Mutant("glru.updates.folds:Folds._length", scaled(1e-3), FOLDS),
     "thousandth-of-the-radius-of-folds-with-an-intercept": Mutant(
         "glru.updates.folds:Folds.prove", inside(local_radius=scaled(1e-3)), FOLDS
     ),
