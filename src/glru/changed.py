@@ -346,7 +346,9 @@ class ChangedModel:
         if isinstance(self._local, RowEllipsoid):
             return self._local.coef_radius
         strength = (self.carried if self._held else self.problem).penalty.strong_convexity
-        return float(ball_radius(self.gap / strength)) if strength > 0.0 else np.inf
+        # Without an optimum there is nothing to be near to.
+        known = strength > 0.0 and not lacks_class(self.problem)
+        return float(ball_radius(self.gap / strength)) if known else np.inf
 
     @property
     def point(self) -> Point:

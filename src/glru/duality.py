@@ -360,7 +360,12 @@ def _escapes(columns: np.ndarray, directions: np.ndarray) -> bool:
 
 def lacks_class(problem: Problem) -> bool:
     """Whether an unpenalised intercept is to be found for rows of one class only, or for a class without rows."""
-    if problem.loss.task != "classification" or not problem.fit_intercept:
+    return problem.fit_intercept and misses_class(problem)
+
+
+def misses_class(problem: Problem) -> bool:
+    """Whether a classification has a class without a row of weight above 0."""
+    if problem.loss.task != "classification":
         return False
     if not problem.in_memory:
         counts = problem.weight_summary.labels.counts

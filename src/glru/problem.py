@@ -585,8 +585,8 @@ class Problem:
 
     @cached_property
     def column_norms(self) -> Array:
-        """``sqrt(sum_i s_i x_ij^2)`` for every column, with room for squares that underflow."""
-        return np.sqrt(self._squared_norms[1]) + TINY
+        """``sqrt(sum_i s_i x_ij^2)`` for every column, with room for squares that underflow, before and after the weights are multiplied to them."""
+        return np.sqrt(self._squared_norms[1]) + TINY * (1.0 + np.sqrt(self.weights.max(initial=0.0)))
 
     @cached_property
     def _squared_norms(self) -> tuple[Array, Array]:

@@ -3,7 +3,7 @@
 import tempfile
 import warnings
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 from unittest.mock import patch
 
@@ -20,6 +20,7 @@ from tests.attack.generators import (
     hostile_wide_problem,
     problem_with_far_rows,
     problem_with_similar_columns,
+    sparse_wide_problem,
     unscaled_problem,
 )
 from tests.core import (
@@ -67,6 +68,7 @@ from tests.core import (
     local_rows,
     make_feasible_dual,
     newton_ellipsoids,
+    product_rows,
     removal_factors,
     row_models,
     uses_rows,
@@ -384,6 +386,23 @@ def _lonely_rows(random: np.random.Generator) -> Iterator[Answer]:
                 yield f"WideRows, lonely, {n_steps} steps", exact[place : place + 1], found.lower, found.upper
 
 
+def sparse_rows(random: np.random.Generator) -> Iterator[Answer]:
+    """Single rows of sparse wide data leave, by steps that take products: after few and many of them, with and without known directions."""
+    problem = sparse_wide_problem(random)
+    if not has_product_rows(problem):
+        return
+    rows, exact = left_out(problem)
+    if not rows.size:
+        return
+    # Retraining is what takes time: each exact value is held against many candidates.
+    for _ in range(3):
+        solution = quiet(problem, random)
+        for n_steps, rows_per_direction in product((1, 2, 5, 30), (1, 1 << 30)):
+            settings = {"N_STEPS": n_steps, "ROWS_PER_DIRECTION": rows_per_direction, "BASE_STEPS": n_steps}
+            with np.errstate(all="ignore"), patch.multiple(product_rows, **settings):
+                yield f"ProductRows, {n_steps} steps", exact, *ProductRows(solution).bounds(rows, never)
+
+
 def far_rows(random: np.random.Generator) -> Iterator[Answer]:
     """Rows far out leave, whose moves are followed one by one, and models to second order wherever there is a second order."""
     problem = problem_with_far_rows(random)
@@ -680,5 +699,5 @@ def supports(random: np.random.Generator) -> Iterator[Answer]:
 
 KINDS = (
     *(changes, changes, changes, points, validation, row_families, row_families),
-    *(column_families, column_families, selection, blocks, devices, far_rows, folds, supports),
+    *(column_families, column_families, selection, blocks, devices, far_rows, folds, supports, sparse_rows),
 )

@@ -377,6 +377,25 @@ def _single_change(random: np.random.Generator, problem: glru.Problem) -> glru.C
     return glru.AddRows(rows, y, offset=random.normal(0.0, 1.0, count) if problem.offset.any() else None)
 
 
+def sparse_wide_problem(random: np.random.Generator) -> glru.Problem:
+    """Rows of text in more columns, many of them with one value, spoiled like other problems: scales, weights and strengths of any size."""
+    n = int(random.choice([2, 3, 5, 7]))
+    d = n + int(random.integers(1, 5))
+    X = np.abs(random.normal(size=(n, d))) * (random.random((n, d)) < random.choice([0.2, 0.5, 0.9]))
+    X = np.where(X.any(axis=1)[:, None], X, np.eye(n, d))
+    signs = np.where(random.random(n) < 0.5, 1.0, -1.0)
+    draft = Draft(random, glru.Logistic(), X, signs, strength=10.0 ** random.uniform(-8.0, 8.0))
+    recipes = (duplicates, leverage, scales, mild_scales, threshold, balanced, lone, weights, offset, denormals, plain)
+    for recipe in random.choice(np.array((*recipes, mild_weights), dtype=object), random.integers(1, 4), replace=False):
+        recipe(draft)
+    y = signs if draft.signs is None else draft.signs
+    y[:2] = -1.0, 1.0
+    strength = draft.strength if random.random() < 0.7 else draft.strength * 10.0 ** random.uniform(-2.0, 2.0, d)
+    weight = draft.weight if draft.weight is None or draft.weight.any() else None
+    scaling, intercept = str(random.choice(["mean", "sum"])), bool(random.random() < 0.5)
+    return glru.Problem(sp.csr_array(draft.X), y, draft.loss, glru.L2(strength), intercept, scaling, weight)
+
+
 def hostile_wide_problem(random: np.random.Generator) -> glru.Problem:
     """A few rows in more columns: heavy ones, near copies, large common parts, tiny strengths."""
     n = int(random.integers(2, 6))

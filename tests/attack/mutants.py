@@ -50,6 +50,14 @@ BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"rows/test_{name}.py" for name in ("lo
 LIKELIHOODS = [("log_link", name) for name in ("Poisson", "Gamma", "Tweedie", "NegativeBinomial")]
 LIKELIHOODS.append(("logistic", "Binomial"))
 
+
+class _Unseen(dict):
+    """A dictionary that passes for an empty one until it is read."""
+
+    def __bool__(self):
+        return False
+
+
 nothing = always(0.0)
 zero = become(0.0)
 
@@ -504,6 +512,18 @@ MUTANTS: dict[str, Mutant] = {
     "thousandth-of-the-radius-of-folds": Mutant("glru.updates.folds:Folds._length", scaled(1e-3), FOLDS),
     "thousandth-of-the-radius-of-folds-with-an-intercept": Mutant(
         "glru.updates.folds:Folds.prove", inside(local_radius=scaled(1e-3)), FOLDS
+    ),
+    "squares-that-underflow-forgotten-in-norms": Mutant("glru.problem:Problem.column_norms", inside(TINY=zero), FOLDS),
+    "squares-that-underflow-forgotten-in-norms-of-folds": Mutant(
+        "glru.updates.folds:Folds._measure", inside(TINY=zero), FOLDS
+    ),
+    "squares-that-underflow-forgotten-in-norms-of-chord-steps": Mutant(
+        "glru.updates.chord_folds:FoldRows.__init__", inside(SMALLEST=zero), FOLDS
+    ),
+    "moves-of-chord-steps-from-scores-of-the-common-model": Mutant(
+        "glru.updates.chord_folds:PenaltyFolds.begin",
+        lambda begin: lambda *args: begin(*args[:3], _Unseen(args[3]), *args[4:]),
+        FOLDS,
     ),
     "curvatures-of-folds-that-do-not-move": Mutant("glru.updates.folds:Folds.exponents", scaled(0.0), FOLDS),
     "hundred-times-the-hessians-of-folds": Mutant(

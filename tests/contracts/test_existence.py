@@ -75,6 +75,7 @@ def test_one_class_and_an_intercept(loss):
     solution = glru.solve(glru.Problem(X, [1, 0, 1, 1, 1, 1, 1, 1], loss, glru.L2(0.1), fit_intercept=True))
     out = glru.after(solution, glru.RemoveRows([1]))
     assert "all rows are of the class +1" in out.remark
+    assert out.radius == np.inf
     assert not out.score_bounds(X).signs.any()
     lower, upper = out.score_bounds(X)
     assert np.isneginf(lower).all() and np.isposinf(upper).all()

@@ -313,6 +313,39 @@ def test_rows_that_are_not_left_out_are_no_longer_than_is_said(length):
     assert (base.long is None) == (base.members.size == 0)
 
 
+def test_moves_are_measured_from_the_scores_of_a_folds_own_metric():
+    """A fold that stands at the common model, with curvatures taken elsewhere: its scores are as far from there as they are."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(60, 2))
+    problem = glru.Problem(X, np.where(X[:, 0] + rng.normal(size=60) > 0.0, 1.0, -1.0), penalty=glru.L2(0.01))
+    tests = [np.arange(k, 60, 3) for k in range(3)]
+    problems = [problem.derive(sample_weight=(~np.isin(np.arange(60), test)).astype(float)) for test in tests]
+    rows = FoldRows.of(problem, problems, tests)
+    folds = ChordFolds(rows, [problems], tests, never)
+    one, far = folds.penalties[0], rows.data @ np.full(2, 6.0)
+    common = folds._find_common(one.strengths, np.zeros(2), known=False)
+    one.begin(common, np.zeros((3, 2)), {1: (rows.hessian(far, 1), far)}, None)
+    moved = np.abs(rows.data @ one.models.T - np.column_stack(one.references))
+    assert np.all(one.moved[0] * (1.0 + 1e-12) >= np.where(rows.weights.T > 0.0, moved, 0.0).max(axis=0))
+    scores = np.concatenate([truth.retrained(part).scores(X[test]) for part, test in zip(problems, tests, strict=True)])
+    assert not exact.outside(scores, *chord_bounds(folds))
+
+
+@pytest.mark.parametrize("weight", [1.2e-45, 1.0, 1e37])
+def test_norms_of_columns_whose_squares_underflow(weight):
+    """Weights of any size times squares that are lost: the norms that rounding is measured by are no smaller than the exact ones."""
+    X = np.random.default_rng(6).uniform(1.0, 1.5, (40, 3)) * [1e-162, 0.0, 1.0] + [0.0, 1e-139, 0.0]
+    y = np.where(np.arange(40) % 2, 1.0, -1.0)
+    problem = glru.Problem(X, y, penalty=glru.L2(weight), scaling="sum", sample_weight=np.full(40, weight))
+    tests = [np.arange(k, 40, 2) for k in range(2)]
+    problems = [problem.derive(sample_weight=weight * ~np.isin(np.arange(40), test)) for test in tests]
+    norms = [np.sqrt(weight) * 1e-140 * np.linalg.norm(X[rows] * 1e140, axis=0) for rows in (slice(None), tests[1])]
+    assert np.all(problem.column_norms * (1.0 + 1e-12) >= norms[0])
+    assert np.all(Folds(problem, problems[:1]).column_norms * (1.0 + 1e-12) >= norms[1])
+    rows = FoldRows.of(problem, problems, tests)
+    assert np.all(rows.column_norms / rows.scales * (1.0 + 1e-12) >= norms[1])
+
+
 def test_chord_steps_of_targets_that_no_column_explains():
     """Gradients are sums of huge slopes that cancel: all that is left of them is rounding."""
     rng = np.random.default_rng(0)

@@ -1,7 +1,11 @@
 """All removals at once against one removal at a time."""
 
+import warnings
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 
 import glru
 from tests.attack.cases import left_out
@@ -683,6 +687,23 @@ def test_labels_of_sparse_data_that_is_too_large_for_a_hessian(monkeypatch, shap
     assert found.n_trainings == 0 and found.bounds.decided.all()
     assert np.count_nonzero(found.stages == "refine") > 5
     np.testing.assert_array_equal(found.bounds.signs, expected.bounds.signs)
+
+
+def test_products_of_rows_that_nothing_is_proven_of(monkeypatch):
+    """A row of more than half the weight, and columns whose products overflow: no bound, and no error."""
+    problem = make(glru.Logistic(), glru.L2(0.1), 20, 30, seed=4, density=0.3)
+    heavy = problem.derive(sample_weight=np.append(100.0, np.ones(19)))
+    lower, upper = ProductRows(glru.solve(heavy)).bounds(np.array([0]), never)
+    assert np.isneginf(lower).all() and np.isposinf(upper).all()
+    X = sp.csr_array(np.where(np.arange(7)[:, None] % 3 == 2, [[1.5e150, 0.0]], [[0.0, 1e-151]]))
+    huge = glru.Problem(X, np.where(np.arange(7) % 2, 1.0, -1.0), glru.Logistic(), glru.L2(1e-9))
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        family = ProductRows(glru.solve(huge))
+        with monkeypatch.context() as patched:
+            patched.setattr(product_rows, "ROWS_PER_DIRECTION", 1)
+            lower, upper = family.bounds(np.arange(7), never)
+    assert not np.isnan(lower).any() and not np.isnan(upper).any()
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])

@@ -251,3 +251,22 @@ def test_several_classes_are_accepted_everywhere():
         assert glru.cross_val_score(model, X, y, cv=3).shape == (3,)
         assert glru.after(model, glru.RemoveRows([0]), X=X, y=y).determination_rate(X) > 0.9
         assert glru.certify(model.fit(X, y), X, y).relative_gap < 1e-3
+
+
+@pytest.mark.parametrize(
+    "model", [LogisticRegression(fit_intercept=False), LinearSVC(), LinearSVC(fit_intercept=False)]
+)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_no_class_is_trained_without_rows(model, n_classes):
+    """The last row of a class leaves: scikit-learn trains no such model, and nothing is said about it."""
+    X = np.random.default_rng(0).normal(size=(12, 3))
+    y = np.array(["b", "c"])[np.arange(12) % (n_classes - 1)]
+    y[5] = "a"
+    if n_classes == 2:
+        with pytest.raises(ValueError, match="class"):
+            clone(model).fit(np.delete(X, 5, axis=0), np.delete(y, 5))
+    with pytest.raises(ValueError, match="two rows of every class; class 'a' is gone"):
+        glru.loocv(model, X, y)
+    with pytest.raises(ValueError, match=r"in every class.*\['a', 'b'"):
+        glru.after(model, glru.RemoveRows([5]), X=X, y=y)
+    assert glru.after(model, glru.RemoveRows([4]), X=X, y=y).labels(X).size == 12

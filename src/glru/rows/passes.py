@@ -467,7 +467,9 @@ def sum_totals(
     n_rows, n_columns = summary.n_rows, int(summary.squares.size)
     weight_sum = (1.0 if scaling == "mean" else total_weight) * (1.0 + gamma(n_rows + 8))
     unit = total_weight if scaling == "mean" else 1.0
-    norms = (np.sqrt(summary.squares / unit) + TINY) * (1.0 + gamma(n_rows + 8))
+    # Squares underflow, and so do their products with weights.
+    tiny = TINY * (1.0 + float(np.sqrt((1.0 + summary.weights.largest.value) / unit)))
+    norms = (np.sqrt(summary.squares / unit) + tiny) * (1.0 + gamma(n_rows + 8))
     return Totals(
         loss=loss,
         penalty=penalty,

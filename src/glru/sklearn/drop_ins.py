@@ -30,6 +30,7 @@ from glru.sklearn.held_out import (
     Split,
     add_train_rows,
     bound_held_out,
+    check_left_out,
     choose_default_aim,
     choose_default_width,
     choose_width,
@@ -314,6 +315,7 @@ def loocv_adapted(
 ) -> LOOCVResult:
     """Leave-one-out of an estimator's problems, or of their solutions."""
     require_bounds(adapted)
+    check_left_out(adapted)
     refits = adapted.refits
     if adapted.shifts is not None:
         _check_options(adapted, adapted.shifts, options)

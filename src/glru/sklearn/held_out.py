@@ -238,7 +238,7 @@ def _list_splits(adapted: Adapted, cv: Any, groups: Any) -> list[Split]:
     if not splits:
         raise ValueError("cv must give at least one split; got none.")
     if any(train is None for train, _ in splits):
-        _check_left_out(adapted)
+        check_left_out(adapted)
     return splits
 
 
@@ -261,15 +261,17 @@ def _check_split(adapted: Adapted, train: Rows, test: Rows, k: int) -> None:
             )
 
 
-def _check_left_out(adapted: Adapted) -> None:
+def check_left_out(adapted: Adapted) -> None:
+    """Refuse data of which a row cannot be left out: scikit-learn trains no classifier on one class."""
     targets = adapted.targets
     used = targets.sample_weight > 0.0
     if np.count_nonzero(used) < 2:
         raise ValueError("leave-one-out needs at least two rows of weight above 0.")
-    for label in [] if targets.classes is None else targets.classes:
+    for label in [] if targets.classes is None else targets.classes.tolist():
         if np.count_nonzero(used & (targets.y == label)) < 2:
             raise ValueError(
-                f"leave-one-out needs at least two rows of every class; class {label!r} is gone without its only row."
+                f"leave-one-out needs at least two rows of every class; class {label!r} is gone without its only row. "
+                "Leave the row out of the data, or join the class with another."
             )
 
 

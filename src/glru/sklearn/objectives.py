@@ -456,7 +456,7 @@ def targets_of(y: Any, n_rows: int, sample_weight: Any, objective: Objective, se
     missing = classes[:0] if weight.all() else np.setdiff1d(classes, raw[weight > 0.0])
     if missing.size:
         raise ValueError(
-            f"every class needs a row of weight above 0; class {missing[0]!r} has none. Leave its rows out of the data."
+            f"every class needs a row of weight above 0; class {missing.tolist()[0]!r} has none. Leave its rows out of the data."
         )
     _check_class_weight(class_weight, classes if seen != "side" else np.arange(2), sample_weight is not None)
     return Targets(raw, weight, classes, class_weight, seen, objective.targets == "signs")

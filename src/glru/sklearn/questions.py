@@ -28,7 +28,7 @@ from glru.changes import (
     match_columns,
     prepend_constant,
 )
-from glru.duality import primal_value
+from glru.duality import misses_class, primal_value
 from glru.linalg import Array
 from glru.model_selection.cross_validation import is_leave_one_out
 from glru.problem import Point, Problem
@@ -320,6 +320,11 @@ def change_models(
         change_model(solution, translate_change(adapted, k, change), candidate, bound, max_steps, max_seconds)
         for k, solution in enumerate(solutions)
     )
+    if adapted.classes is not None and any(misses_class(part.problem) for part in parts):
+        raise ValueError(
+            f"a change must leave rows of weight above 0 in every class, of which there are {adapted.classes.tolist()}: scikit-learn trains "
+            f"no classifier without them. Remove fewer rows, or ask about a glru.Problem with fit_intercept=False; got {change!r}."
+        )
     name, constant = type(adapted.estimator).__name__, adapted.objective.constant
     return After(Origin(change, adapted.classes, name, constant), parts)
 

@@ -33,7 +33,7 @@ from scipy.linalg.lapack import dpotrf, dtrtri
 
 from glru._options import UNLIMITED, Budget
 from glru.bounds import Bounds, intersect, unbounded, widen
-from glru.linalg import FEW, TINY, Array, gamma, powers_of_two
+from glru.linalg import FEW, SMALLEST, TINY, Array, gamma, powers_of_two
 from glru.problem import Problem
 from glru.regions.local import local_radius
 
@@ -231,6 +231,8 @@ class FoldRows:
         self.longest, self.noise = float(self.lengths.max()), problem.score_noise
         # No fold has larger weights than these.
         most = float(shares.max()) * (1.0 + FEW)
+        # What squares, and their products with weights, have lost to underflow.
+        squares += self.n_rows * SMALLEST * (1.0 + float(common.max()))
         squares *= most * self.scales**2
         self.column_norms = np.sqrt(squares) * rounded + TINY
         self.weighted_length = float(np.sqrt(squares.sum())) * rounded + TINY

@@ -6,8 +6,8 @@ gradients for all folds at once, in single precision (:class:`Products`); where 
 
 What is certified is the gradient of a model that is written down in full. Curvatures :math:`\hat d` that were computed at other
 scores are within :math:`e^{\pm\rho}` of those at the model, :math:`\rho` the distance of the scores times the loss's constant: the
-Hessian at the model is at least :math:`e^{-\rho} H`, :math:`H = \Lambda + \tilde X^\largest \hat D \tilde X`. With :math:`c` the mean row
-under :math:`\hat d`, that Hessian in the coordinates :math:`(w, b + c^\largest w)` has no entry between :math:`w` and
+Hessian at the model is at least :math:`e^{-\rho} H`, :math:`H = \Lambda + \tilde X^\top \hat D \tilde X`. With :math:`c` the mean row
+under :math:`\hat d`, that Hessian in the coordinates :math:`(w, b + c^\top w)` has no entry between :math:`w` and
 the intercept, so that it is at least :math:`\mathrm{diag}(\Lambda, \sum_i \hat d_i)` there, and
 
 .. math:: \|g\|_{H^{-1}}^2 \le \|g_w - c\, g_b\|_{\Lambda^{-1}}^2 + g_b^2 / \textstyle\sum_i \hat d_i, \qquad
@@ -327,7 +327,9 @@ class Folds:
         self.norms = np.sqrt(squares) * (1.0 + gamma(self.n_columns + 10)) + tiny
         # Weights have the error of their total, and sums of them another one.
         rounded = 1.0 + gamma(2 * self.n_rows + 16)
-        self.column_norms = (np.sqrt(self.matrix.squared_column_norms(most)) + TINY) * rounded
+        # Squares underflow, and so do their products with weights.
+        tiny = TINY * (1.0 + float(np.sqrt(most.max())))
+        self.column_norms = (np.sqrt(self.matrix.squared_column_norms(most)) + tiny) * rounded
         self.data_norm = float(np.linalg.norm(self.column_norms[: self.n_columns])) * (1.0 + gamma(self.n_columns + 8))
         self.weight_norm = float(np.sqrt(most.sum())) * rounded
 

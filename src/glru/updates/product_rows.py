@@ -107,6 +107,8 @@ class ProductRows(RowModels):
         lower, upper = unbounded(rows.size)
         self.directions = Directions.of(self, min(N_DIRECTIONS, rows.size // ROWS_PER_DIRECTION))
         places = np.flatnonzero(np.isfinite(self.factors[rows]))
+        if not places.size:
+            return lower, upper
         size = max(16, BATCH_ENTRIES // max(self.side.gram.matrix.shape))
         for here in [places[:TRIED_ROWS], *np.split(places, range(TRIED_ROWS, places.size, size))[1:]]:
             found = tighten(ProductSteps.first(self, rows[here]), decided, N_STEPS)
@@ -165,7 +167,10 @@ class Directions:
         for _ in range(2):
             vectors, _ = np.linalg.qr(center(root * (family.side.gram @ (root * center(vectors)))))
         images = center(root * (family.side.gram @ (root * vectors)))
-        values, turn = np.linalg.eigh(vectors.T @ images)
+        products = vectors.T @ images
+        if not np.isfinite(products).all():
+            return cls.none(n_rows)
+        values, turn = np.linalg.eigh(products)
         forces = root * (vectors @ turn)
         return cls(forces, family.side.gram @ forces, np.maximum(values, 0.0), family.side.norms @ np.abs(forces))
 
