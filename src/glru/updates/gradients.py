@@ -29,6 +29,9 @@ MOST_PRODUCTS = 40
 CACHED, MODELS_TOGETHER = 1 << 15, 256
 """Scores of a chunk of rows under some models, and the number of these: a few arrays of that size stay in the cache of a core."""
 
+ROUNDED_SHARE = 0.1
+"""Rounding above this share of a gradient's norm is bounded more closely, which takes another Gram matrix."""
+
 EXACT_STEPS = 12
 """Steps with Hessians of their own; each squares the error."""
 
@@ -148,6 +151,8 @@ class Measured:
         At least the largest move of a score from the exact scores of the origin.
     score_errors : pair of array of shape (n_models,)
         The error of a row's score is at most ``|x| first + second``.
+    slope_norms : array of shape (n_models,)
+        ``sqrt(sum_i s_i l'_i^2)`` with the weights of each model, as computed.
     """
 
     gradients: Any
@@ -155,6 +160,19 @@ class Measured:
     rounding: Array
     moved: Array
     score_errors: tuple[Array, Array]
+    slope_norms: Array
+
+    def take(self, members: NDArray[np.bool_] | NDArray[np.intp], arrays: Arrays) -> "Measured":
+        """Some of the models."""
+        first, second = self.score_errors
+        return Measured(
+            arrays.take(self.gradients, members),
+            self.nu[members],
+            self.rounding[members],
+            self.moved[members],
+            (first[members], second[members]),
+            self.slope_norms[members],
+        )
 
 
 @final
@@ -192,6 +210,24 @@ class Gradients:
         """The norm as a gradient that errors of size 1 in the slopes (in the metric of the weights) can have."""
         columns = self.totals.column_norms * float(np.sqrt(self.largest_factor)) * (1.0 + FEW)
         return self.metric.gradient_norm(np.zeros_like(columns), columns)
+
+    @cached_property
+    def response_norm(self) -> float:
+        """At least the norm as a gradient that errors ``e`` of the slopes with ``sum_i s_i e_i^2 = 1`` have: far less than :attr:`slope_norm`, of rows in memory.
+
+        It is the spectral norm of ``S^(1/2) X V``, ``V`` the inverse factor: at most the root of the Frobenius norm of the Gram matrix.
+        """
+        problem, metric, totals = self.problem, self.metric, self.totals
+        gram = np.triu(problem.hessian(problem.weights))
+        np.fill_diagonal(gram[: problem.n_columns], gram.diagonal()[: problem.n_columns] - problem.quadratic)
+        gram = gram + np.triu(gram, 1).T
+        square = float(np.linalg.norm(metric.inverse.T @ gram @ metric.inverse)) * self.largest_factor
+        # Rounding errs by gamma |V|^T |X|^T S |X| |V| in the entries, the penalty that was taken out again included.
+        axes = np.sqrt(totals.quadratic)
+        axes = np.append(axes, 0.0) if totals.fit_intercept else axes
+        sizes = self.slope_norm + metric.gradient_norm(np.zeros_like(axes), axes)
+        square = square * (1.0 + FEW) + gamma(totals.depth + 4 * metric.size + 16) * (sizes * sizes)
+        return min(self.slope_norm, float(np.sqrt(square)) * (1.0 + metric.solve_error) * (1.0 + FEW))
 
     @cached_property
     def _axis_norms(self) -> Any:
@@ -249,26 +285,40 @@ class Gradients:
             gradients = arrays.zero_out(gradients, fixed)
         errors = self.score_errors(models)
         moved = sums.moved + totals.largest_norm * errors[0] + errors[1] + self.origin_error
-        rounding = self.rounding(penalty, sizes, curved, errors)
-        nu = (self.metric.gradient_norms(gradients) + rounding) * (1.0 + FEW) + TINY
-        return Measured(gradients, nu, rounding, moved, errors)
+        norms, rounding = self.metric.gradient_norms(gradients), self.rounding(penalty, sizes, curved, errors)
+        rounded = rounding > ROUNDED_SHARE * norms
+        if rounded.any() and self.problem.in_memory and self.metric.arrays.stable:
+            # Model by model: a bound must not depend on the batch that a model is in.
+            closer = self.rounding(penalty, sizes, curved, errors, response=self.response_norm)
+            rounding = np.where(rounded, closer, rounding)
+        nu = (norms + rounding) * (1.0 + FEW) + TINY
+        return Measured(gradients, nu, rounding, moved, errors, sizes)
 
     def rounding(
-        self, penalty: Any, sizes: Array, curved: Array, errors: tuple[Array, Array], more: float = 0.0
+        self,
+        penalty: Any,
+        sizes: Array,
+        curved: Array,
+        errors: tuple[Array, Array],
+        more: float = 0.0,
+        response: float | None = None,
     ) -> Array:
         """At least the norms of the errors of gradients whose sums have the given norms of slopes and curvatures.
 
-        ``more``: what the rows of a model have beyond those of the data, as a norm like :attr:`slope_norm`.
+        ``more``: what the rows of a model have beyond those of the data, as a norm like :attr:`slope_norm`. ``response``: :attr:`response_norm`,
+        where it is to be used.
         """
         totals, arrays, root = self.totals, self.metric.arrays, float(np.sqrt(self.largest_factor)) * (1.0 + FEW)
         size = sizes * (1.0 + gamma(2 * totals.depth + 8))
         # Errors: of the sums, of the slopes at scores that are off, of the slopes' own evaluation (Minkowski's inequality).
         wrong = errors[0] * (totals.norm * root) + errors[1] * (float(np.sqrt(totals.weight_sum)) * root)
         slopes = slope_spread(totals, wrong, totals.largest_norm * errors[0] + errors[1], curved)
-        spread = sum_error(totals.depth) * size + (slopes + FEW * size) * (1.0 + FEW)
+        wrong = (slopes + FEW * size) * (1.0 + FEW)
+        response = self.slope_norm if response is None else response
         # Entry by entry, so that the units of the columns do not matter, nor what their squares would underflow to.
         outer = FEW * to_host(self._axis_norms @ arrays.xp.abs(penalty)) * (1.0 + gamma(penalty.shape[0] + 8))
-        return (spread * (self.slope_norm + more) + outer) * (1.0 + FEW) + TINY
+        summed = sum_error(totals.depth) * size * (self.slope_norm + more)
+        return (summed + wrong * (response + more) + outer) * (1.0 + FEW) + TINY
 
 
 def newton_directions(

@@ -19,6 +19,7 @@ computed numbers :math:`c_i` and :math:`r'`. What that leaves of the Newton equa
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, final
@@ -58,6 +59,7 @@ from glru.updates.carried_rows import factor_range, removal_factors, sum_error
 from glru.updates.columns.one_step import FOLLOWED_MOVES, NormCuts, lost_shares, row_norm_cuts
 from glru.updates.gradients import Descent, Gradients, Measured, compute_model_scores, newton_directions
 from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
+from glru.updates.penalty_balls import PenaltyBalls, has_balls
 
 Rows = NDArray[np.intp]
 
@@ -81,6 +83,9 @@ PREPARED_ROWS = 1 << 13
 
 FOLLOWED_FAR = (6.0, 15.0)
 """Further moves of scores up to which curvatures are followed, for candidates with tiny gradients, as beside ``FOLLOWED_MOVES``."""
+
+MOST_EXPONENT = 1.0
+"""Curvatures that may have changed by more than ``e`` to this power leave room for balls that need no curvatures at the base."""
 
 MOST_LONG, MUCH_SHORTER = 64, 0.8
 """Rows of large norm whose moves are computed one by one, if the others' norms are below this share of the largest."""
@@ -848,6 +853,11 @@ class LocalRows:
         """What measures candidates."""
         return Gradients(self.problem, self.base.metric, self.point, self.largest_error, self.factors[1])
 
+    @cached_property
+    def balls(self) -> PenaltyBalls | None:
+        """Balls around candidates that have moved far from the base; None where they do not apply."""
+        return PenaltyBalls(self.gradients) if has_balls(self.problem) else None
+
 
 @final
 class RowCandidates:
@@ -938,17 +948,25 @@ class RowCandidates:
         base, largest = self.family.base, self.family.largest_norm
         exponents = base.constant * found.moved
         bounds = base.bound_by_ellipsoids(self.removals, largest, centers, nu, exponents, errors, moves)
-        far = self._find_far(found, bounds[1] - bounds[0])
-        if far.size:
-            half = (
-                self.removals.norms[far] * self._bound_followed_radii(found, far)
-                + errors[far]
-                + FEW * np.abs(centers[far])
-            )
-            usable = np.isfinite(half)
-            closer = widen(np.where(usable, centers[far], 0.0), np.where(usable, half, np.inf))
+        floors = found.rounding / np.sqrt(self.removals.metric_shares)
+        for far, half in self._bound_far(found, bounds[1] - bounds[0]):
+            closer = base.widen(centers[far], half + errors[far], np.ones(far.size))
             bounds[0][far], bounds[1][far] = intersect((bounds[0][far], bounds[1][far]), closer)
-        return Certified(*bounds, nu, found.rounding / np.sqrt(self.removals.metric_shares))
+            floors[far] = 0.0
+        return Certified(*bounds, nu, floors)
+
+    def _bound_far(self, found: Measured, widths: Array) -> Iterator[tuple[Rows, Array]]:
+        """At least how far the scores of some left-out rows are from those at the optima, where curvatures may have changed much since the base."""
+        far = self._find_far(found, widths)
+        if far.size:
+            yield far, self.removals.norms[far] * self._bound_followed_radii(found, far)
+        balls = self.family.balls
+        if balls is not None:
+            moved = ~np.isfinite(widths) | (self.family.base.constant * found.moved > MOST_EXPONENT)
+            far = np.flatnonzero(moved & balls.find_promising(found, self.models))
+            if far.size:
+                models = self.arrays.take(self.models, far)
+                yield far, balls.half_widths(found.take(far, self.arrays), models, self.rows[far], self.factors[far])
 
     def _piece_radii(self, found: Measured) -> Array:
         """At least the distances in the metric from the candidates to the optima, by the depths of all rows in their curved pieces."""
