@@ -87,6 +87,9 @@ FOLLOWED_FAR = (6.0, 15.0)
 MOST_EXPONENT = 1.0
 """Curvatures that may have changed by more than ``e`` to this power leave room for balls that need no curvatures at the base."""
 
+LEAST_COMPLEMENT = 1e-6
+"""One minus the leverage of a row, at least, in steps of the model without it."""
+
 MOST_LONG, MUCH_SHORTER = 64, 0.8
 """Rows of large norm whose moves are computed one by one, if the others' norms are below this share of the largest."""
 
@@ -790,7 +793,7 @@ class LocalRows:
             return lower, upper
         part = self.problem.take(rows)
         removals = self.removals(rows, part)
-        places = np.flatnonzero(removals.metric_shares > 0.0)
+        places = np.flatnonzero(self._has_certificate(part, removals))
         if places.size < rows.size:
             rows, part, removals = rows[places], part.take(places), removals.take(places)
         if places.size:
@@ -798,6 +801,11 @@ class LocalRows:
             found = tighten(first, decided, n_steps, self._keep if self.problem.in_memory else None)
             lower[places], upper[places] = found.lower, found.upper
         return lower, upper
+
+    def _has_certificate(self, part: Problem, removals: Removals) -> NDArray[np.bool_]:
+        """The rows whose candidates something can be proven of: in the metric without the row, or by balls, which need no metric."""
+        usable = removals.metric_shares > 0.0
+        return usable if self.balls is None or usable.all() else usable | self.base.find_own_factors(part)[1]
 
     def _keep(self, batch: "RowCandidates", members: NDArray[np.bool_]) -> None:
         """Keep the candidates of rows that steps have left open."""
@@ -933,7 +941,9 @@ class RowCandidates:
         """The inverses of the Hessians without each row times a vector each, by the Sherman-Morrison formula."""
         solved, removals = self.family.base.metric.solve(vectors), self.removals
         curvatures = removals.weights * removals.curvatures
-        multipliers = curvatures * self.arrays.inner(self.block, solved) / (1.0 - removals.leverages)
+        # A row whose leverage rounding leaves no telling from 1 is taken out of the Hessian in part.
+        complements = np.maximum(1.0 - removals.leverages, LEAST_COMPLEMENT)
+        multipliers = curvatures * self.arrays.inner(self.block, solved) / complements
         return solved + self.images * self.arrays.put(multipliers)
 
     def certify(self) -> Certified:
@@ -948,21 +958,26 @@ class RowCandidates:
         base, largest = self.family.base, self.family.largest_norm
         exponents = base.constant * found.moved
         bounds = base.bound_by_ellipsoids(self.removals, largest, centers, nu, exponents, errors, moves)
-        floors = found.rounding / np.sqrt(self.removals.metric_shares)
-        for far, half in self._bound_far(found, bounds[1] - bounds[0]):
+        floors = found.rounding / self._share_roots
+        for far, half in self._bound_far(found, bounds[1] - bounds[0], nu <= NEAR_FLOOR * floors):
             closer = base.widen(centers[far], half + errors[far], np.ones(far.size))
             bounds[0][far], bounds[1][far] = intersect((bounds[0][far], bounds[1][far]), closer)
             floors[far] = 0.0
         return Certified(*bounds, nu, floors)
 
-    def _bound_far(self, found: Measured, widths: Array) -> Iterator[tuple[Rows, Array]]:
-        """At least how far the scores of some left-out rows are from those at the optima, where curvatures may have changed much since the base."""
+    def _bound_far(
+        self, found: Measured, widths: Array, rounded: NDArray[np.bool_]
+    ) -> Iterator[tuple[Rows, Array]]:
+        """At least how far the scores of some left-out rows are from those at the optima, where curvatures may have changed much since the base.
+
+        ``rounded``: the candidates whose gradients are rounding in the metric of the base.
+        """
         far = self._find_far(found, widths)
         if far.size:
             yield far, self.removals.norms[far] * self._bound_followed_radii(found, far)
         balls = self.family.balls
         if balls is not None:
-            moved = ~np.isfinite(widths) | (self.family.base.constant * found.moved > MOST_EXPONENT)
+            moved = rounded | ~np.isfinite(widths) | (self.family.base.constant * found.moved > MOST_EXPONENT)
             far = np.flatnonzero(moved & balls.find_promising(found, self.models))
             if far.size:
                 models = self.arrays.take(self.models, far)
@@ -1040,7 +1055,13 @@ class RowCandidates:
         found = self.family.gradients.at(self.models, self.rows, self.factors)
         self.gradients, self.steps = found.gradients, -self.solve(found.gradients)
         self.noise = NEAR_FLOOR * found.rounding
-        return found, found.nu / np.sqrt(self.removals.metric_shares)
+        return found, found.nu / self._share_roots
+
+    @cached_property
+    def _share_roots(self) -> Array:
+        """What norms in the metric are divided by for the metric without the row; 1 where nothing is known of that, and nothing proven by it."""
+        shares = self.removals.metric_shares
+        return np.sqrt(np.where(shares > 0.0, shares, 1.0))
 
     def step(self, members: NDArray[np.bool_]) -> "RowCandidates":
         """Some of the candidates after one more Newton step."""
