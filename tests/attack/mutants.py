@@ -45,6 +45,7 @@ SUPPORT = "certificates/test_support.py"
 PIECES = "certificates/test_pieces.py"
 KINKS = "certificates/test_kink_rows.py"
 GENERALISED, CONTRACTS = "certificates/test_log_link.py", "contracts/test_losses.py"
+BALLS = "certificates/test_penalty_balls.py"
 BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"rows/test_{name}.py" for name in ("loocv", "training", "changes"))
 
 LIKELIHOODS = [("log_link", name) for name in ("Poisson", "Gamma", "Tweedie", "NegativeBinomial")]
@@ -447,6 +448,16 @@ MUTANTS: dict[str, Mutant] = {
         "glru.deletion.result:rank", result(lambda ranking: replace(ranking, certified=True)), DELETION
     ),
     "mean-hessian-taken-as-the-old-one": Mutant("glru.updates.local_rows:_mean_hessian_error", scaled(0.01), FAMILIES),
+    "hundredth-of-the-balls-of-the-penalty": Mutant(
+        "glru.updates.gradients:PenaltyBalls.half_widths", scaled(0.01), BALLS
+    ),
+    "mean-rows-of-balls-at-the-origin": Mutant("glru.updates.gradients:PenaltyBalls.longest", scaled(0.01), BALLS),
+    "half-the-gradient-of-slopes-of-balls": Mutant(
+        "glru.updates.gradients:PenaltyBalls._spectral_norm", scaled(0.5), BALLS
+    ),
+    "half-the-gradient-of-slopes-that-err": Mutant(
+        "glru.updates.gradients:Gradients.response_norm", scaled(0.5), BALLS
+    ),
     "long-rows-of-removals-carry-nothing": Mutant(
         "glru.updates.local_rows:LocalRows.norm_cuts", result(lambda cuts: [(norm, 0.0) for norm, _ in cuts]), SLACK
     ),

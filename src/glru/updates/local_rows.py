@@ -57,9 +57,16 @@ from glru.sums import (
 from glru.updates.batch import NEAR_FLOOR, SLOW, Certified, Decided, tighten
 from glru.updates.carried_rows import factor_range, removal_factors, sum_error
 from glru.updates.columns.one_step import FOLLOWED_MOVES, NormCuts, lost_shares, row_norm_cuts
-from glru.updates.gradients import Descent, Gradients, Measured, compute_model_scores, newton_directions
+from glru.updates.gradients import (
+    Descent,
+    Gradients,
+    Measured,
+    PenaltyBalls,
+    compute_model_scores,
+    has_balls,
+    newton_directions,
+)
 from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
-from glru.updates.penalty_balls import PenaltyBalls, has_balls
 
 Rows = NDArray[np.intp]
 
@@ -965,9 +972,7 @@ class RowCandidates:
             floors[far] = 0.0
         return Certified(*bounds, nu, floors)
 
-    def _bound_far(
-        self, found: Measured, widths: Array, rounded: NDArray[np.bool_]
-    ) -> Iterator[tuple[Rows, Array]]:
+    def _bound_far(self, found: Measured, widths: Array, rounded: NDArray[np.bool_]) -> Iterator[tuple[Rows, Array]]:
         """At least how far the scores of some left-out rows are from those at the optima, where curvatures may have changed much since the base.
 
         ``rounded``: the candidates whose gradients are rounding in the metric of the base.
