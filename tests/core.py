@@ -63,7 +63,16 @@ from glru.solution import Solution
 from glru.solvers import api as solvers
 from glru.solvers import train
 from glru.solvers.newton import Stop, newton, sample_of, step_length
-from glru.sums import Floor, assemble_gradient, dual_gap, expand, loss_hessian, score_errors_of_rows, sum_closely
+from glru.sums import (
+    Floor,
+    assemble_gradient,
+    dual_gap,
+    expand,
+    loss_hessian,
+    score_errors_of_rows,
+    slope_error_norm,
+    sum_closely,
+)
 from glru.updates import (
     carry_point,
     find_newton_candidate,
@@ -299,6 +308,7 @@ __all__ = [
     "score_bounds",
     "score_errors",
     "score_errors_of_rows",
+    "slope_error_norm",
     "solve_shifted",
     "solvers",
     "split_rows",

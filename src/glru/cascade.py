@@ -456,17 +456,31 @@ class Cascade:
     @cached_property
     def uniform(self) -> bool:
         """Whether the rows' weights give few enough factors for families of removals that share one."""
-        return np.unique(self.factors[np.isfinite(self.factors)]).size <= MOST_FACTORS
+        return self._known_factors.size <= MOST_FACTORS
+
+    @cached_property
+    def _known_factors(self) -> Array:
+        """The different factors, in ascending order."""
+        known = self.factors[np.isfinite(self.factors)]
+        # Most data has one, which needs no sort.
+        return known[:1] if known.size and known.min() == known.max() else np.unique(known)
+
+    def group_by_factor(self, rows: Rows) -> list[Rows]:
+        """Some rows of which the others' weights are known, in groups of one factor."""
+        if self._known_factors.size == 1:
+            rows = rows[np.isfinite(self.factors[rows])]
+            return [rows] if rows.size else []
+        groups = (rows[self.factors[rows] == factor] for factor in self._known_factors)
+        return [group for group in groups if group.size]
 
     def batches(self, grouped: bool = True, rows: Rows | None = None) -> list[Rows]:
         """The open rows, or some, in batches whose n x m arrays fit the memory limit; ``grouped``: rows of one factor together."""
         size = max(1, self.max_memory // measure_smallest_batch(self.problem))
         rows = self.open_rows() if rows is None else rows
-        rows = rows[np.isfinite(self.factors[rows])]
-        self.n_batched = rows.size
-        groups = [rows]
-        if grouped:
-            groups = [rows[self.factors[rows] == factor] for factor in np.unique(self.factors[rows])]
+        groups = self.group_by_factor(rows)
+        if not grouped and len(groups) > 1:
+            groups = [rows[np.isfinite(self.factors[rows])]]
+        self.n_batched = sum(group.size for group in groups)
         return [group[k : k + size] for group in groups for k in range(0, group.size, size)]
 
 

@@ -207,6 +207,9 @@ class ScoreErrors:
     spread: float  # at least ``sqrt(sum_i s_i e_i^2)``
 
 
+NO_ERRORS = ScoreErrors(0.0, 0.0)
+
+
 def score_errors_of_totals(totals: Totals, point: Point) -> ScoreErrors:
     """The errors of all scores at a point, without a pass: that of a row is at most ``gamma`` of ``|x| |w| + |b|``."""
     unit = gamma(totals.n_columns + 3) * (1.0 + gamma(totals.n_columns + 8))
@@ -294,7 +297,7 @@ def sum_closely(
         relative = (share + FEW) * float(np.sqrt(weights @ (np.square(slopes) / curvatures)))
         moved = float(np.sqrt((weights * curvatures) @ np.square(errors[used])))
         moved *= float(np.exp(constant * errors[used].max(initial=0.0))) * (1.0 + FEW)
-        found = metric.gradient_norm(np.zeros_like(slack), slack * (1.0 + FEW))
+        found = metric.error_norm(slack * (1.0 + FEW))
         found += high / np.sqrt(middle) * (relative + moved) * near
     return losses, float(found * (1.0 + gamma(problem.n_rows + 32)))
 
@@ -310,6 +313,31 @@ def slope_spread(totals: Totals, spread: Any, largest: Any, curvature_norm: Any)
         return loss.smoothness * spread
     size = curvature_norm * (1.0 + gamma(2 * totals.n_rows + 8))
     return size * largest * np.exp(loss.self_concordance * largest) * (1.0 + FEW)
+
+
+def slope_error_norm(loss: Loss, spread: Any, moved: Any) -> Any:
+    r"""At least the norm in the inverse Hessian :math:`H` of what errors :math:`e` of the scores add to the gradient, one entry per model.
+
+    .. math:: \|X^\top S \epsilon\|_{H^{-1}} \le \Bigl(\sum_k s_k \epsilon_k^2 / h_k\Bigr)^{1/2}
+              \le \Bigl(\mu e^{M t} \sum_k s_k e_k^2\Bigr)^{1/2} ,
+
+    since :math:`H \succeq X^\top S \operatorname{diag}(h) X`, and the slope of a row is off by :math:`|\epsilon_k| \le h(\xi_k) e_k` with a curvature
+    that is at most :math:`\mu`, and at most :math:`e^{M t}` times the one in the Hessian. No norm of a column is in it, so that rows of huge norm
+    and tiny curvature cost nothing. Infinite for a loss without both constants.
+
+    Parameters
+    ----------
+    loss : Loss
+        The loss, whose smoothness is ``mu`` and self-concordance ``M``.
+    spread : float or array
+        At least ``sqrt(sum_k s_k e_k^2)``, with the weights that the slopes and the curvatures of the Hessian have.
+    moved : float or array
+        ``t``: at least the distance of any score, exact or computed, from the one that the Hessian was taken at.
+    """
+    if loss.self_concordance is None or not np.isfinite(loss.smoothness):
+        return np.inf * spread
+    with np.errstate(over="ignore"):
+        return spread * np.sqrt(loss.smoothness * np.exp(loss.self_concordance * moved * (1.0 + FEW))) * (1.0 + FEW)
 
 
 def objective_value(totals: Totals, point: Point, here: Expansion) -> float:

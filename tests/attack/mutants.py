@@ -767,6 +767,10 @@ MUTANTS: dict[str, Mutant] = {
         "glru.bounds:class_margins", result(lambda ends: (np.nextafter(ends[0], np.inf), ends[1])), RULES
     ),
     # Losses without smoothness.
+    "errors-of-scores-taken-as-harmless-in-the-metric": Mutant("glru.sums:slope_error_norm", scaled(0.1), SLACK),
+    "curvatures-of-errors-taken-as-those-of-the-metric": Mutant(
+        "glru.sums:slope_error_norm", lambda bound: lambda loss, spread, moved: bound(loss, spread, 0.0), SLACK
+    ),
     "slopes-bounded-by-nothing": Mutant("glru.sums:slope_spread", scaled(0.0), GENERALISED),
     "slopes-of-rows-bounded-by-nothing": Mutant("glru.losses.base:Loss.slope_errors", scaled(0.0), CONTRACTS),
     "curvature-taken-as-constant-on-the-way": Mutant(

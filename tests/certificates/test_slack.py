@@ -43,6 +43,7 @@ from tests.core import (
     removal_factors,
     row_ellipsoids,
     row_norm_cuts,
+    slope_error_norm,
 )
 
 
@@ -611,3 +612,44 @@ def test_an_ellipsoid_in_a_metric_from_far_away_holds_the_optimum(seed):
     assert region.exponent > 1.0 and np.isfinite(region.radius)
     assert not outside(truth.scores(X), *region.score_bounds(problem.matrix))
     assert not outside(truth.coef, *region.coef_bounds())
+
+
+@pytest.mark.parametrize("loss", [glru.Logistic(), glru.Squared()])
+@pytest.mark.parametrize("moved", [0.0, 1.0, 4.0])
+def test_errors_of_scores_in_the_inverse_hessian(loss, moved):
+    """As many rows as columns, next to no penalty, and curvatures that have grown since the Hessian was taken: nothing else makes it larger."""
+    random = np.random.default_rng(7)
+    X, y, base = random.normal(size=(6, 6)) * 10.0 ** random.integers(-3, 4, 6), np.ones(6), np.full(6, 8.0)
+    weights, errors = random.uniform(0.1, 2.0, 6), random.uniform(0.5, 1.0, 6) * 1e-6
+    off = loss.gradient(y, base - moved) - loss.gradient(y, base - moved + errors)
+    with mpmath.workdps(60):
+        rows = mpmath.matrix(X.tolist())
+        hessian = rows.T * mpmath.diag((weights * loss.curvature(y, base)).tolist()) * rows
+        gradient = rows.T * mpmath.matrix((weights * off).tolist())
+        exact = float(mpmath.sqrt((gradient.T * hessian**-1 * gradient)[0]))
+    bound = slope_error_norm(loss, np.sqrt(weights @ errors**2), moved + errors.max())
+    assert exact <= bound
+    # Of the logistic loss half as much would be too little once its curvatures have grown; of the squared one anything less.
+    assert bound <= {0.0: 40.0, 1.0: 20.0, 4.0: 4.0}[moved] * exact if isinstance(loss, glru.Logistic) else 1.1 * exact
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_gradients_of_long_rows_with_tiny_curvatures(seed):
+    """In 60 digits; by the norms of the columns their errors would be taken for a hundred times as much."""
+    random = np.random.default_rng(seed)
+    X = 1e3 * random.normal(size=(30, 6))
+    y = np.where(X @ random.normal(size=6) > 0.0, 1.0, -1.0)
+    problem = glru.Problem(X, y, glru.Logistic(), glru.L2(1e-6), scaling="sum")
+    family = LocalRows(glru.solve(problem), 1.0)
+    step = family.base.metric.solve(X[0])
+    model = family.point.coef + step / np.abs(X @ step).max()
+    found = family.gradients.at(model[:, None], np.array([0]), np.ones(1))
+    weights = np.where(np.arange(30) == 0, 0.0, problem.weights).tolist()
+    with mpmath.workdps(60):
+        scores = mpmath.matrix(X.tolist()) * mpmath.matrix(model.tolist())
+        slopes = [-s * t / (1 + mpmath.exp(t * z)) for s, t, z in zip(weights, y.tolist(), scores, strict=True)]
+        exact = mpmath.matrix(X.tolist()).T * mpmath.matrix(slopes) + mpmath.mpf(1e-6) * mpmath.matrix(model.tolist())
+        off = np.array([float(value) for value in mpmath.matrix(found.gradients[:, 0].tolist()) - exact])
+    length = family.base.metric.gradient_norm(off, np.zeros(6))
+    errors = problem.totals.norm * found.score_errors[0] + found.score_errors[1]
+    assert 0.0 < length <= found.rounding[0] <= 0.01 * 0.25 * errors * family.gradients.slope_norm

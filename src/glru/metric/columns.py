@@ -190,10 +190,14 @@ class ColumnMetric(Metric):
 
     def gradient_norm(self, gradient: Array, slack: Array) -> float:
         solved = solve_triangular(self.factor, gradient, transposed=True)
+        # Squares underflow.
+        return float(np.linalg.norm(solved)) * (1.0 + self.solve_error) + self.error_norm(slack)
+
+    def error_norm(self, slack: Array) -> float:
+        """At least the norm of a vector whose entries are at most ``slack``."""
         # Entry by entry: |R^-T e| <= |R^-T| |e|.
         outer = float(np.linalg.norm(as_matrix(self.inverse.T).absolute_product(slack)))
-        # Squares underflow in both norms.
-        return (float(np.linalg.norm(solved)) + self._least_of(outer, slack)) * (1.0 + self.solve_error) + TINY
+        return self._least_of(outer, slack) * (1.0 + self.solve_error) + TINY
 
     def _least_of(self, outer: float, slack: Array) -> float:
         """The smaller of two bounds of the norm of an error: one entry by entry, one by its length."""
@@ -435,11 +439,13 @@ class DeviceMetric(ColumnMetric):
         return norms * (1.0 + self.solve_error) + self.tiny
 
     def gradient_norm(self, gradient: Array, slack: Array) -> float:
-        transposed = self.arrays.xp.matrix_transpose(self.inverse)
-        solved = to_host(transposed @ self.arrays.put(gradient))
-        # Entry by entry: |R^-T e| <= |R^-T| |e|.
-        outer = float(np.linalg.norm(to_host(self.arrays.xp.abs(transposed) @ self.arrays.put(slack))))
-        return (float(np.linalg.norm(solved)) + self._least_of(outer, slack)) * (1.0 + self.solve_error) + TINY
+        solved = to_host(self.arrays.xp.matrix_transpose(self.inverse) @ self.arrays.put(gradient))
+        return float(np.linalg.norm(solved)) * (1.0 + self.solve_error) + self.error_norm(slack)
+
+    def error_norm(self, slack: Array) -> float:
+        sizes = self.arrays.xp.abs(self.arrays.xp.matrix_transpose(self.inverse))
+        outer = float(np.linalg.norm(to_host(sizes @ self.arrays.put(slack))))
+        return self._least_of(outer, slack) * (1.0 + self.solve_error) + TINY
 
     def gradient_norms(self, gradients: Any) -> Array:
         solved = self.arrays.xp.matrix_transpose(self.inverse) @ gradients

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, final
@@ -176,7 +176,7 @@ def leave_one_out(
         checkpoint.save()
     seconds = cascade.seconds if data.in_memory else {"fit": fitted} | cascade.seconds
     n_passes = 0.0 if data.in_memory else data.traffic.passes - before
-    return replace(_result(cascade, method, place, seconds, n_passes), aim=aim, problem=data)
+    return _result(cascade, data, method, place, seconds, n_passes, aim)
 
 
 def start_run(
@@ -334,7 +334,13 @@ def _check_refits(refits: Refits, method: str, checkpoint: object) -> None:
 
 
 def _result(
-    cascade: Cascade, method: str, output: Output | None, seconds: dict[str, float], n_passes: float
+    cascade: Cascade,
+    problem: Problem,
+    method: str,
+    output: Output | None,
+    seconds: dict[str, float],
+    n_passes: float,
+    aim: float | None,
 ) -> LOOCVResult:
     limited = cascade.limited & (cascade.stage_codes == OPEN)
     finest = cascade.widths if cascade.finest is None else cascade.finest
@@ -347,7 +353,7 @@ def _result(
         bounds = shift(bounds, cascade.problem.offset)
     results: RowResults | WrittenRows = RowResults(cascade.y, bounds, stages, limited)
     return LOOCVResult(
-        problem=cascade.problem,
+        problem=problem,
         method=method,
         certified=method in ("certified", "glru"),
         results=results if output is None else _amend(cascade, bounds, stages, output),
@@ -355,6 +361,7 @@ def _result(
         seconds=seconds,
         finest_width=float(finest[limited].min()) if limited.any() else None,
         n_passes=n_passes,
+        aim=aim,
     )
 
 

@@ -37,6 +37,7 @@ from glru.problem import Point, Problem
 from glru.regions.gap import Region, centers
 from glru.rows import Totals
 from glru.sums import (
+    NO_ERRORS,
     Expansion,
     Floor,
     RowValues,
@@ -47,6 +48,7 @@ from glru.sums import (
     gradient_errors,
     score_errors_of_rows,
     score_errors_of_totals,
+    slope_error_norm,
     sum_closely,
 )
 
@@ -261,9 +263,10 @@ class LocalEllipsoid(Region):
         """The ellipsoid at a model of rows in memory, in the metric of the Hessian at other scores, ``base``."""
         constant, here = problem.loss.self_concordance, expand(problem, point, None)
         assert here.rows is not None and constant is not None
-        made = _make(problem.totals, point, here, metric, _bound_errors(problem, point, here.rows.scores), share)
-        moves = np.abs(here.rows.scores - base)[problem.weights > 0.0]
-        exponent = constant * float(moves.max(initial=0.0)) * (1.0 + FEW)
+        moved = float(np.abs(here.rows.scores - base)[problem.weights > 0.0].max(initial=0.0)) * (1.0 + FEW)
+        exponent = constant * moved * (1.0 + FEW)
+        errors = _bound_errors(problem, point, here.rows.scores)
+        made = _make(problem.totals, point, here, metric, errors, share, moved)
         return cls(problem.totals, point, *made, problem, base, exponent, share)
 
     @classmethod
@@ -375,19 +378,34 @@ def _make_closely(problem: Problem, point: Point, rows: RowValues, metric: Colum
 
 
 def _make(
-    totals: Totals, point: Point, here: Expansion, metric: Metric | None, errors: ScoreErrors, share: float = 0.0
+    totals: Totals,
+    point: Point,
+    here: Expansion,
+    metric: Metric | None,
+    errors: ScoreErrors,
+    share: float = 0.0,
+    moved: float = 0.0,
 ) -> tuple[Metric, Array, float]:
-    """The metric (over the columns, if none is given), the gradient, and at least its norm, for all penalties within a relative error."""
+    """The metric (over the columns, if none is given), the gradient, and at least its norm, for all penalties within a relative error.
+
+    ``moved``: at least the distance of a score from the one that the metric was taken at.
+    """
     with np.errstate(all="ignore"):  # overflow ends in an infinite norm: nothing is proven then
         if metric is None:
             metric = make_column_metric(totals, assemble_hessian(totals, here.hessian))
         gradient, constant = assemble_gradient(totals, point, here.gradient), totals.loss.self_concordance
         if (constant is None and not totals.loss.piecewise) or not metric.eta < 1.0:
             return metric, gradient, np.inf
-        slack = gradient_errors(totals, point, here, errors, gamma(totals.depth + 4))
-        penalty, n_columns = totals.penalty, point.coef.size
-        slack[:n_columns] += share * (penalty.quadratic * np.abs(point.coef) + np.abs(penalty.linear)) * (1.0 + FEW)
+        penalty, n_columns, wrong = totals.penalty, point.coef.size, []
+        for off in (errors, NO_ERRORS):
+            slack = gradient_errors(totals, point, here, off, gamma(totals.depth + 4))
+            slack[:n_columns] += share * (penalty.quadratic * np.abs(point.coef) + np.abs(penalty.linear)) * (1.0 + FEW)
+            wrong.append(slack)
         # The Hessian was taken at computed scores; at the exact ones it is smaller by at most this factor; between kinks it is the same.
         # Another penalty's Hessian is at least ``1 - share`` times this one: roots of that in the norms of the gradient and of the rows.
         loosening = float(np.exp((constant or 0.0) * errors.largest)) / (1.0 - metric.eta) / (1.0 - share)
-        return metric, gradient, float(metric.gradient_norm(gradient, slack) * loosening * (1.0 + FEW))
+        nu = metric.gradient_norm(gradient, wrong[0]) * loosening
+        slopes = slope_error_norm(totals.loss, errors.spread, errors.largest + moved)
+        if slopes < nu:
+            nu = min(nu, metric.gradient_norm(gradient, wrong[1]) * loosening + slopes)
+        return metric, gradient, float(nu * (1.0 + FEW))

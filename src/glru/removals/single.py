@@ -85,6 +85,10 @@ class OneScore(Removals):
 
     def has_local(self) -> bool:
         """Whether the local certificate bounds removals in the space of the columns."""
+        return self._is_local
+
+    @cached_property
+    def _is_local(self) -> bool:
         problem = self.problem
         tall = problem.in_memory and problem.n_rows >= problem.n_columns
         return tall and (has_local_rows(problem) or has_piece_rows(problem)) and self.run.uniform
@@ -255,17 +259,17 @@ class SingleRemovals(OneScore):
 
     def local(self, rows: Rows) -> Bounds:
         """Newton candidates under the local certificate."""
-        lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
-        for factor in np.unique(self.run.factors[rows][np.isfinite(self.run.factors[rows])]):
-            mine = self.run.factors[rows] == factor
-            family = self._make_local_family(float(factor))
-            bounds = family.bounds(rows[mine], self.run.enough)
+        lower, upper = unbounded(rows.size)
+        for group in self.run.group_by_factor(rows):
+            mine, factor = np.searchsorted(rows, group), float(self.run.factors[group[0]])
+            family = self._make_local_family(factor)
+            bounds = family.bounds(group, self.run.enough)
             left = np.flatnonzero(~self.run.enough(*bounds))
             if left.size > MANY_ROWS and left.size * self.problem.n_rows > FEW_ENTRIES:
-                family = self._make_tight_family(float(factor))
+                family = self._make_tight_family(factor)
                 # Moments decide labels; they narrow intervals by a small factor only.
                 sharper = LocalRows.bound_sharply if self.run.width is None else self._second_order
-                found = intersect((bounds[0][left], bounds[1][left]), sharper(family, rows[mine][left]))
+                found = intersect((bounds[0][left], bounds[1][left]), sharper(family, group[left]))
                 bounds[0][left], bounds[1][left] = found
             lower[mine], upper[mine] = bounds
         if not self.problem.fit_intercept:

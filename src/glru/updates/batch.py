@@ -166,6 +166,9 @@ def _run(
 
 def _concatenate(parts: list[Tightened]) -> Tightened:
     """Bounds of several groups of members, in the order of these."""
+    parts = [part for part in parts if part.members.size] or parts[:1]
+    if len(parts) == 1:
+        return parts[0]
     order = np.argsort(np.concatenate([part.members for part in parts]))
     arrays = get_arrays(parts[0].lower)
     lower, upper = (

@@ -5,6 +5,7 @@ are made in one pass, for rows in memory, on a device or in blocks. The Newton d
 one factored metric.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from glru.metric.columns import ColumnMetric
 from glru.problem import Point, Problem
 from glru.regions.local import local_radius
 from glru.rows import Memory
-from glru.sums import slope_spread
+from glru.sums import slope_error_norm, slope_spread
 from glru.updates.carried_rows import rounded_norms, row_norms, sum_error
 
 ACCURACY = 1e-3
@@ -192,6 +193,8 @@ class Gradients:
         At least the error of a score there.
     largest_factor : float, default=1.0
         At least the factor of any model.
+    eta : float, default=inf
+        The Hessian at the origin with the factor of any model is at most ``1 + eta`` times the metric.
     """
 
     def __init__(
@@ -201,8 +204,9 @@ class Gradients:
         origin: Point,
         origin_error: float,
         largest_factor: float = 1.0,
+        eta: float = np.inf,
     ) -> None:
-        self.problem, self.metric, self.totals = problem, metric, problem.totals
+        self.problem, self.metric, self.totals, self.eta = problem, metric, problem.totals, eta
         self.origin, self.origin_error = origin, origin_error
         self.largest_factor = largest_factor * (1.0 + FEW)
 
@@ -210,7 +214,7 @@ class Gradients:
     def slope_norm(self) -> float:
         """The norm as a gradient that errors of size 1 in the slopes (in the metric of the weights) can have."""
         columns = self.totals.column_norms * float(np.sqrt(self.largest_factor)) * (1.0 + FEW)
-        return self.metric.gradient_norm(np.zeros_like(columns), columns)
+        return self.metric.error_norm(columns)
 
     @cached_property
     def response_norm(self) -> float:
@@ -226,7 +230,7 @@ class Gradients:
         # Rounding errs by gamma |V|^T |X|^T S |X| |V| in the entries, the penalty that was taken out again included.
         axes = np.sqrt(totals.quadratic)
         axes = np.append(axes, 0.0) if totals.fit_intercept else axes
-        sizes = self.slope_norm + metric.gradient_norm(np.zeros_like(axes), axes)
+        sizes = self.slope_norm + metric.error_norm(axes)
         square = square * (1.0 + FEW) + gamma(totals.depth + 4 * metric.size + 16) * (sizes * sizes)
         return min(self.slope_norm, float(np.sqrt(square)) * (1.0 + metric.solve_error) * (1.0 + FEW))
 
@@ -286,11 +290,12 @@ class Gradients:
             gradients = arrays.zero_out(gradients, fixed)
         errors = self.score_errors(models)
         moved = sums.moved + totals.largest_norm * errors[0] + errors[1] + self.origin_error
-        norms, rounding = self.metric.gradient_norms(gradients), self.rounding(penalty, sizes, curved, errors)
+        norms = self.metric.gradient_norms(gradients)
+        rounding = self.rounding(penalty, sizes, curved, errors, moved=moved)
         rounded = rounding > ROUNDED_SHARE * norms
         if rounded.any() and self.problem.in_memory and self.metric.arrays.stable:
             # Model by model: a bound must not depend on the batch that a model is in.
-            closer = self.rounding(penalty, sizes, curved, errors, response=self.response_norm)
+            closer = self.rounding(penalty, sizes, curved, errors, response=self.response_norm, moved=moved)
             rounding = np.where(rounded, closer, rounding)
         nu = (norms + rounding) * (1.0 + FEW) + TINY
         return Measured(gradients, nu, rounding, moved, errors, sizes)
@@ -303,23 +308,24 @@ class Gradients:
         errors: tuple[Array, Array],
         more: float = 0.0,
         response: float | None = None,
+        moved: Array | float = np.inf,
     ) -> Array:
         """At least the norms of the errors of gradients whose sums have the given norms of slopes and curvatures.
 
         ``more``: what the rows of a model have beyond those of the data, as a norm like :attr:`slope_norm`. ``response``: :attr:`response_norm`,
-        where it is to be used.
+        where it is to be used. ``moved``: at least the largest move of a score from the origin, where rows and columns are those of the metric.
         """
         totals, arrays, root = self.totals, self.metric.arrays, float(np.sqrt(self.largest_factor)) * (1.0 + FEW)
         size = sizes * (1.0 + gamma(2 * totals.depth + 8))
         # Errors: of the sums, of the slopes at scores that are off, of the slopes' own evaluation (Minkowski's inequality).
         wrong = errors[0] * (totals.norm * root) + errors[1] * (float(np.sqrt(totals.weight_sum)) * root)
         slopes = slope_spread(totals, wrong, totals.largest_norm * errors[0] + errors[1], curved)
-        wrong = (slopes + FEW * size) * (1.0 + FEW)
-        response = self.slope_norm if response is None else response
+        response = (self.slope_norm if response is None else response) + more
+        slopes = np.fmin(slopes * response, math.sqrt(1.0 + self.eta) * slope_error_norm(totals.loss, wrong, moved))
         # Entry by entry, so that the units of the columns do not matter, nor what their squares would underflow to.
         outer = FEW * to_host(self._axis_norms @ arrays.xp.abs(penalty)) * (1.0 + gamma(penalty.shape[0] + 8))
         summed = sum_error(totals.depth) * size * (self.slope_norm + more)
-        return (summed + wrong * (response + more) + outer) * (1.0 + FEW) + TINY
+        return (summed + (slopes + FEW * size * response) * (1.0 + FEW) + outer) * (1.0 + FEW) + TINY
 
 
 def has_balls(problem: Problem) -> bool:

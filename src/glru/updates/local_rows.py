@@ -42,6 +42,7 @@ from glru.regions.local import (
 )
 from glru.rows import MAX_COLUMNS
 from glru.sums import (
+    NO_ERRORS,
     Expansion,
     Floor,
     RowValues,
@@ -52,6 +53,7 @@ from glru.sums import (
     loss_hessian,
     score_errors_of_rows,
     score_errors_of_totals,
+    slope_error_norm,
     sum_closely,
 )
 from glru.updates.batch import NEAR_FLOOR, SLOW, Certified, Decided, tighten
@@ -578,12 +580,15 @@ class LocalRows:
         grown = float(grown * np.exp((drift + constant * errors.largest) * (1.0 + FEW)))
         self.middle_eta = grown - 1.0
         self.eta = grown * max(high / middle, middle / low) * (1.0 + FEW) - 1.0
-        slack = high * gradient_errors(totals, point, here, errors, share) * (1.0 + FEW)
-        losses, zero = here.gradient, np.zeros_like(here.gradient)
-        error_norm = metric.gradient_norm(zero, slack)
+        losses, zero, near = here.gradient, np.zeros_like(here.gradient), math.sqrt(1.0 + self.middle_eta)
+        slack, sums = (
+            high * gradient_errors(totals, point, here, off, share) * (1.0 + FEW) for off in (errors, NO_ERRORS)
+        )
+        # Weights up to ``high`` times those of the data, in the metric of ``middle`` times them.
+        slopes = slope_error_norm(problem.loss, errors.spread, errors.largest) * high / math.sqrt(middle) * near
+        error_norm = min(metric.error_norm(slack), (metric.error_norm(sums) + slopes) * (1.0 + FEW))
         if isinstance(metric, OrthogonalMetric):
             assert here.rows is not None and self._errors is not None
-            near = math.sqrt(1.0 + self.middle_eta)
             losses, closer = sum_closely(problem, point, here.rows, self._errors, metric, near, share, (middle, high))
             error_norm = float(np.fmin(error_norm, closer))
         gradient = assemble_gradient(totals, point, middle * losses)
@@ -866,7 +871,7 @@ class LocalRows:
     @cached_property
     def gradients(self) -> Gradients:
         """What measures candidates."""
-        return Gradients(self.problem, self.base.metric, self.point, self.largest_error, self.factors[1])
+        return Gradients(self.problem, self.base.metric, self.point, self.largest_error, self.factors[1], self.eta)
 
     @cached_property
     def balls(self) -> PenaltyBalls | None:
@@ -1033,14 +1038,12 @@ class RowCandidates:
             for most in (*FOLLOWED_MOVES, *FOLLOWED_FAR)
         ]
         exponents, lost = (np.array(part) for part in zip(*ways, strict=True))
-        radius = np.full(far.size, np.inf)
-        for norm, longer in family.norm_cuts:
-            kept = removals.metric_shares - (lost + longer) * (1.0 + FEW)
-            with np.errstate(all="ignore"):
-                nu = found.nu[far] / np.sqrt(kept) * (1.0 + FEW)
-            here, _ = removal_radii(constant, kept, norm, nu, exponents, kept, 0.0, None)
-            radius = np.minimum(radius, here.min(axis=0))
-        return radius
+        norms, longer = (np.array(part)[:, None, None] for part in zip(*family.norm_cuts, strict=True))
+        kept = removals.metric_shares - (lost + longer) * (1.0 + FEW)
+        with np.errstate(all="ignore"):
+            nu = found.nu[far] / np.sqrt(kept) * (1.0 + FEW)
+        here, _ = removal_radii(constant, kept, norms, nu, exponents, kept, 0.0, None)
+        return here.min(axis=(0, 1))
 
     def radii(self) -> tuple[Array, Array, Array]:
         """At least the distances in the metric from the candidates to the optima, from the next ones, and the gradients' norms."""
@@ -1098,7 +1101,7 @@ class RowCandidates:
 def removal_radii(
     constant: float,
     shares: Array,
-    largest_norm: float,
+    largest_norm: Array | float,
     nu: Array,
     exponents: Array,
     theta: Array,
@@ -1117,7 +1120,7 @@ def removal_radii(
         The self-concordance constant.
     shares : array
         The Hessians without the rows, at the base, are at least these shares of the metric.
-    largest_norm : float
+    largest_norm : float or array
         At least the largest norm of a row in the inverse metric.
     nu, exponents : array
         At least the gradients' norms in the metrics without the rows; curvatures are within ``e^exponent`` of those at the base.

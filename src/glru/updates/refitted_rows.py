@@ -217,7 +217,7 @@ class TallRefits:
             np.abs(forces) @ mask * (1.0 + gamma(problem.n_rows + 8)),
             (problem.weights * (every.slope_errors + FEW * np.abs(values.slopes))) @ mask,
             lengths,
-            self.family.base.metric.gradient_norm(np.zeros(lengths.size), lengths),
+            self.family.base.metric.error_norm(lengths),
             float(mask.sum(axis=1).max(initial=0.0)),
         )
 
@@ -254,7 +254,7 @@ class TallRefits:
         for sizes in (np.abs(self.refits.fills[:, columns]).max(axis=0), self.fill_errors):
             slack = np.zeros(metric.size)
             slack[columns] = sizes * spread * (1.0 + gamma(self.problem.n_rows + 8))
-            found.append(metric.gradient_norm(np.zeros(metric.size), slack))
+            found.append(metric.error_norm(slack))
         return found[0] + found[1], found[1]
 
     @cached_property
