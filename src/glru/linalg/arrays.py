@@ -570,3 +570,8 @@ def length(array: Any, axis: int | None = None) -> Any:
     unit = np.where((largest > 0.0) & np.isfinite(largest), largest, 1.0)
     found = np.linalg.norm(array / unit, axis=axis) * (unit.item() if axis is None else unit.squeeze(axis))
     return float(found) if axis is None else found
+
+
+# glibc maps an array above a threshold afresh, one page fault at a time, and returns freed memory above another one; both grow with the largest array below
+# 32 MiB that is freed. After this one, temporary arrays find their memory where the last ones left it.
+np.empty(31 * 2**17)

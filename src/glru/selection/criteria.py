@@ -118,7 +118,8 @@ class Criterion:
         """Bounds of the value from those of the sums of all folds, along the first axis."""
         if self.fold_sizes is not None:
             # Every operation is monotone after rounding, so that ends are mapped to ends.
-            return -self._average(lower), -self._average(upper)
+            low, high = -self._average(np.stack([lower, upper], axis=-1)).T
+            return low, high
         # Numbers of rows are added without an error.
         error = 0.0 if self.counts else gamma(len(lower) + 2)
         return lower_end(np.sum(lower, axis=0) * (1.0 - error)), np.sum(upper, axis=0) * (1.0 + error)

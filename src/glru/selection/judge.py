@@ -507,6 +507,33 @@ def label_equal_columns(moves: Sequence[Move], matrices: Sequence[Matrix], penal
 
 
 @final
+class FoldSums:
+    """Bounds of the criterion's sum in every fold for some candidates, of shape (n_folds, n_candidates), and the rows whose terms are known."""
+
+    def __init__(self, folds: "FoldsJudge", n_candidates: int, share: float) -> None:
+        assert folds.data is not None
+        self.data, self.criterion, self.share = folds.data, folds.criterion, share
+        weights = [judge.rows.row_weight for judge in folds.judges if isinstance(judge, ValidationJudge)]
+        self.weights, shape = np.array(weights)[:, None], (len(weights), n_candidates)
+        self.lower, self.upper, self.certain = np.zeros(shape), np.full(shape, np.inf), np.zeros(shape)
+
+    def take(self, places: Columns, lower: Array, upper: Array) -> None:
+        """Take in bounds of the scores of the test rows, of shape (n_folds, n_places, n_tests)."""
+        data, criterion = self.data, self.criterion
+        low, high = criterion.terms(data.answers[:, None, :], lower, upper)
+        known = high - low <= criterion.width(self.share, 1.0)
+        if not data.asked.all():
+            asked = data.asked[:, None, :]
+            known, low, high = asked & known, np.where(asked, low, 0.0), np.where(asked, high, 0.0)
+        low, high = criterion.add_terms(np.moveaxis(low, 2, 0), np.moveaxis(high, 2, 0))
+        error = 0.0 if criterion.counts else FEW
+        low, high = low * self.weights * (1.0 - error), high * self.weights * (1.0 + error)
+        self.certain[:, places] = np.maximum(self.certain[:, places], known.sum(axis=2))
+        self.lower[:, places] = np.maximum(self.lower[:, places], low)
+        self.upper[:, places] = np.maximum(np.minimum(self.upper[:, places], high), self.lower[:, places])
+
+
+@final
 class FoldsJudge(Judge):
     """Several judges, one per fold, whose sums make the value."""
 
@@ -520,7 +547,36 @@ class FoldsJudge(Judge):
         return sum(judge.n_rows for judge in self.judges)
 
     def value(self, thorough: bool = False) -> Value:
-        return self._add([judge.value(thorough) for judge in self.judges])
+        known = None if thorough or self.data is None else self._value_at_once(self.data)
+        return self._add([judge.value(thorough) for judge in self.judges]) if known is None else known
+
+    def _value_at_once(self, data: FoldData) -> Value | None:
+        """The value of the present columns, from models of all folds at once, which are kept; None where these do not tell it."""
+        models, criterion, sums = self._models, self.criterion, FoldSums(self, 1, ROUGH)
+        chosen, size = models[0].chosen, models[0].chosen.size + data.fit_intercept
+        if size == 0:
+            return None
+        zeros, present = np.zeros(data.tests.shape, dtype=bool), np.zeros((len(models), size))
+        for judge, line in zip(self.judges, zeros, strict=True):
+            assert isinstance(judge, ValidationJudge)
+            line[: judge.n_rows] = judge.rows.zeros(chosen)
+        if all(model.start is not None for model in models):
+            present = data.pack([model.near for model in models])
+
+        def settle(places: Columns, *ends: Array) -> Zeros:
+            if ends:
+                sums.take(places, *(np.where(zeros[:, None, :], 0.0, end) for end in ends))
+            return ~np.asarray(criterion.is_known(ROUGH, *criterion.combine_folds(sums.lower, sums.upper)))[places]
+
+        family = FoldColumns(data, chosen, present, np.array([data.zero]), True)
+        family.run(settle)
+        if settle(np.arange(1))[0]:
+            return None
+        for model, point in zip(models, family.points(0), strict=True):
+            if point is not None:
+                model.start = point
+        low, high = (float(end[0]) for end in criterion.combine_folds(sums.lower, sums.upper))
+        return Value(low, high, "newton", high)
 
     def screen(self, moves: Sequence[Move], budget: Budget, contest: Contest | None = None) -> Screened:
         own = [judge for judge in self.judges if isinstance(judge, ValidationJudge)]
@@ -546,27 +602,15 @@ class FoldsJudge(Judge):
         if any(len(move.columns) > 1 or (not move.add and chosen.size > data.n_rows) for move in moves):
             return None
         contest = self._contest(moves) if contest is None else contest
-        offset, shape = contest.lower.size - len(moves), (len(self.judges), len(moves))
-        lower, upper, certain = np.zeros(shape), np.full(shape, np.inf), np.zeros(shape)
-        counted = np.array([judge.rows.row_weight for judge in self.judges if isinstance(judge, ValidationJudge)])
-        share = ROUGH if np.isinf(contest.resolution) else 0.05 * criterion.resolution
-
-        def take(places: Columns, least: Array, most: Array) -> None:
-            budget.check()
-            low, high = criterion.terms(data.answers[:, None, :], least, most)
-            known = data.asked[:, None, :] & (high - low <= criterion.width(share, 1.0))
-            low, high = (np.where(data.asked[:, None, :], end, 0.0) for end in (low, high))
-            low, high = criterion.add_terms(np.moveaxis(low, 2, 0), np.moveaxis(high, 2, 0))
-            error = 0.0 if criterion.counts else FEW
-            low, high = low * counted[:, None] * (1.0 - error), high * counted[:, None] * (1.0 + error)
-            certain[:, places] = np.maximum(certain[:, places], known.sum(axis=2))
-            lower[:, places] = np.maximum(lower[:, places], low)
-            upper[:, places] = np.maximum(np.minimum(upper[:, places], high), lower[:, places])
-            contest.settle(places + offset, *criterion.combine_folds(lower[:, places], upper[:, places]))
+        offset, share = contest.lower.size - len(moves), 0.05 * criterion.resolution
+        share = ROUGH if np.isinf(contest.resolution) else share
+        sums = FoldSums(self, len(moves), share)
 
         def settle(places: Columns, *ends: Array) -> Zeros:
+            budget.check()
             if ends:
-                take(places, *ends)
+                sums.take(places, *ends)
+                contest.settle(places + offset, *criterion.combine_folds(sums.lower[:, places], sums.upper[:, places]))
             low, high = contest.lower[places + offset], contest.upper[places + offset]
             open_ones = np.zeros(places.size, dtype=bool)
             if np.isinf(contest.resolution) or contest.winner is None:
@@ -587,7 +631,7 @@ class FoldsJudge(Judge):
         left = contest.may_win[offset:] & ~criterion.is_known(share, contest.lower[offset:], contest.upper[offset:])
         if contest.winner is None and np.count_nonzero(left) > MOST_LEFT:
             return None
-        return [Screened(*parts, "newton") for parts in zip(lower, upper, certain, strict=True)]
+        return [Screened(*parts, "newton") for parts in zip(sums.lower, sums.upper, sums.certain, strict=True)]
 
     @property
     def _models(self) -> list[Model]:

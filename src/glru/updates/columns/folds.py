@@ -39,11 +39,15 @@ MOST_STEPS = 12
 SLOW_CONTRACTION = 0.2
 """Where a step leaves more than this share of the gradient, the next ones are made with a Hessian at the candidate itself."""
 
-LONGEST_MOVE = 4.0
-"""A step moves the scores by no more than this on average."""
+LONGEST_MOVE, FAR_MOVE, FIRST_MOVE = 4.0, 0.4, 0.15
+"""A step moves the scores by no more than the first on average; after one that moves them by more than the second, or the third if it is the first step, another follows before
+anything is proven."""
 
 FEW_COLUMNS = 16
 """From more columns on, a step with a Hessian of its own costs more than several with a shared one."""
+
+FEW_ENTRIES = 4000
+"""Entries of the Hessians of all candidates up to which these are formed at once."""
 
 MOST_EXPONENT = 2.0
 """Where curvatures may differ from those of the present model by more than this exponent, the metric of the penalty is asked too."""
@@ -80,7 +84,7 @@ def _curvatures(loss: Loss, y: Array, scores: Array, slopes: Array) -> Array:
 
 @final
 class FoldData:
-    """The data of several folds, one column per row of ``X``, the ones of the intercept last.
+    """The data of several folds, one column per row of ``X``: behind those of the problems one of zeros (``zero``), which changes no model, and the ones of the intercept.
 
     Parameters
     ----------
@@ -93,16 +97,16 @@ class FoldData:
     def __init__(self, folds: Sequence[Problem], tests: Sequence[Places]) -> None:
         first = folds[0]
         self.loss, self.fit_intercept, self.n_rows = first.loss, first.fit_intercept, first.n_rows
-        self.n_columns, self.constant = first.n_columns, float(first.loss.self_concordance or 0.0)
+        self.constant = float(first.loss.self_concordance or 0.0)
         shared = all(fold.matrix is first.matrix for fold in folds)
         dense = [fold.matrix.dense().T for fold in (folds[:1] if shared else folds)]
-        ones = [np.ones((1, self.n_rows))] if first.fit_intercept else []
-        self.X = np.array([np.vstack([part, *ones]) for part in dense])
+        self.zero, ones = first.n_columns, [np.ones((1, self.n_rows))] if first.fit_intercept else []
+        self.X = np.array([np.vstack([part, np.zeros((1, self.n_rows)), *ones]) for part in dense])
         self.y = np.array([fold.y for fold in folds])[:, None, :]
         # In units in which the largest weight is about 1: the same models, whatever the unit of the objective is.
         exponents = [-int(np.frexp(fold.weights.max())[1]) for fold in folds]
         self.weights = np.array([np.ldexp(fold.weights, e) for fold, e in zip(folds, exponents, strict=True)])[:, None]
-        strengths = [np.ldexp(fold.quadratic, e) for fold, e in zip(folds, exponents, strict=True)]
+        strengths = [np.append(np.ldexp(fold.quadratic, e), 1.0) for fold, e in zip(folds, exponents, strict=True)]
         self.strengths = np.array(strengths)
         self.weight_sums = self.weights.sum(axis=2) * (1.0 + gamma(self.n_rows))
         size = max(test.size for test in tests)
@@ -136,7 +140,7 @@ class FoldColumns:
 
     def __init__(self, data: FoldData, chosen: Places, present: Array, columns: Places, add: bool) -> None:
         self.data, self.chosen, self.columns, self.add = data, chosen, columns, add
-        free = [data.n_columns] if data.fit_intercept else []
+        free = [data.zero + 1] if data.fit_intercept else []
         self.A = np.ascontiguousarray(data.X[:, np.append(chosen, free).astype(np.intp)])
         self.lam = data.strengths[:, chosen]
         self.strengths = np.hstack([self.lam, np.zeros((len(self.lam), len(free)))])[:, None, :]
@@ -173,11 +177,12 @@ class FoldColumns:
                 self.own, self.coefs = np.zeros_like(left), base - self.images * left[:, :, None]
                 self.coefs[:, np.arange(columns.size), self.places] = 0.0
                 gains = -np.square(left) / diagonal
-            far = data.constant * np.sqrt(np.abs(gains) / total) > LONGEST_MOVE
+            moved = data.constant * np.sqrt(np.abs(gains) / total)
         # A quadratic that is left so far behind says nothing of the optimum.
-        self.slow = far | ~np.isfinite(gains)
-        self.coefs[self.slow], self.own[self.slow] = 0.0, 0.0
-        self.near = np.zeros(gains.shape, dtype=bool)
+        lost = ~(moved <= LONGEST_MOVE)
+        self.coefs[lost], self.own[lost] = 0.0, 0.0
+        self.near, self.far = np.zeros(gains.shape, dtype=bool), moved > FIRST_MOVE
+        self.slow = lost | (self.far if self.A.shape[1] <= FEW_COLUMNS else False)
         self._lengths: Array | None = None
         self.metric = PresentMetric(self, present, curvatures, factors)
         if add:
@@ -226,19 +231,24 @@ class FoldColumns:
         going, share = self.order, len(self.lam) * self.data.n_rows / SCORES_TOGETHER
         for step in range(MOST_STEPS + 1):
             n_parts = max(1, min(round(going.size * share), going.size // 8))
-            parts = [self._advance(part, settle, step) for part in np.array_split(going, n_parts)]
+            n_far = np.count_nonzero(self.far[:, going].any(axis=0))
+            certify = 2 * n_far < going.size or step == MOST_STEPS
+            parts = [self._advance(part, settle, step, certify) for part in np.array_split(going, n_parts)]
             going = np.concatenate(parts)
             # What was found of later parts rules out members of earlier ones.
             going = going[settle(going)] if n_parts > 1 and going.size else going
             if not going.size:
                 return
 
-    def _advance(self, members: Places, settle: Settle, step: int) -> Places:
-        """Bound some candidates where they stand; those that are open are stepped on and returned."""
+    def _advance(self, members: Places, settle: Settle, step: int, certify: bool) -> Places:
+        """Bound some candidates where they stand, if they are to be certified; those that are open are stepped on and returned."""
         slow, best = self.slow[:, members], self.best[:, members]
         if step == 0:
             self.metric.place(members)
         here = Evaluated(self, members)
+        if not certify:
+            here.step(slow, np.ones(members.size, dtype=bool))
+            return members
         # One step proves little in the metric of the penalty.
         here.measure(thorough=step > 0)
         lower, upper = here.bounds()
@@ -251,19 +261,20 @@ class FoldColumns:
             return members[:0]
         size = self.A.shape[1]
         limit = SLOW_CONTRACTION if size <= FEW_COLUMNS else 2.5 * SLOW_CONTRACTION
-        limit = 0.25 * SLOW_CONTRACTION if size <= 2 * FEW_COLUMNS and np.count_nonzero(going) <= 2 else limit
-        slow = slow | (here.nu > limit * best)
+        # Few that are left are decided by a step that contracts quadratically.
+        slow = slow | (here.nu > limit * best) | (np.count_nonzero(going) * size**2 <= FEW_ENTRIES)
         self.slow[:, members], self.best[:, members] = slow, np.minimum(here.nu, best)
         here.step(slow, going)
         return members[going]
 
     def points(self, member: int) -> list[Point | None]:
         """The models of a candidate in all folds, where they are near an optimum."""
-        coefs, size = self.coefs[:, member], self.chosen.size
+        coefs, size, column = self.coefs[:, member], self.chosen.size, self.columns[member]
         shifts = coefs[:, size] if self.data.fit_intercept else np.zeros(len(coefs))
-        if self.add:
-            place = int(np.searchsorted(self.chosen, self.columns[member]))
-            found = np.insert(coefs[:, :size], place, self.own[:, member], axis=1)
+        if column == self.data.zero:
+            found = coefs[:, :size]
+        elif self.add:
+            found = np.insert(coefs[:, :size], np.searchsorted(self.chosen, column), self.own[:, member], axis=1)
         else:
             found = np.delete(coefs[:, :size], self.places[member], axis=1)
         parts = zip(found, shifts, self.near[:, member], strict=True)
@@ -368,7 +379,7 @@ class Evaluated:
         with np.errstate(all="ignore"):
             half = metric.asked[:, self.members if self.family.add else slice(None)] * self.radius[:, :, None]
             half = np.fmin(half * (1.0 + FEW), self.half[:, :, None]) + self.errors[:, :, None]
-        scores = np.take_along_axis(self.scores, data.tests[:, None, :], axis=2)
+        scores = np.array([part[:, test] for part, test in zip(self.scores, data.tests, strict=True)])
         return widen(scores, np.where(np.isfinite(half), half, np.inf))
 
     def step(self, slow: NDArray[np.bool_], going: NDArray[np.bool_]) -> None:
@@ -384,6 +395,7 @@ class Evaluated:
                 own, here = np.zeros_like(self.own), (np.arange(self.members.size), family.places[self.members])
                 moves -= family.images[:, self.members] * moves[:, *here][:, :, None]
         folds, places = np.nonzero(slow & going)
+        family.far[:, self.members] = False
         width = max(1, 4_000_000 // ((family.A.shape[1] + 1) * family.data.n_rows))
         for start in range(0, folds.size, width):
             k, c = folds[start : start + width], places[start : start + width]
@@ -414,7 +426,8 @@ class Evaluated:
         moves = -_solve(hessians, gradients)
         own = moves[:, last] if family.add else np.zeros(k.size)
         far = family.sums(moves[:, :last], k, np.swapaxes(family.A, 1, 2)) + columns * own[:, None]
-        damping = _damping(data.constant * np.sqrt(np.square(far).mean(axis=1)))
+        moved = data.constant * np.sqrt(np.square(far).mean(axis=1))
+        family.far[k, self.members[c]], damping = moved > FAR_MOVE, _damping(moved)
         return moves[:, :last] * damping[:, None], own * damping
 
 
