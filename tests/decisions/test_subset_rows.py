@@ -83,7 +83,7 @@ def test_rounded_sums_count_in_every_direction(seed, apart):
 
 def test_pairs_with_hessians_of_their_own_hold_exact_scores(monkeypatch):
     """Without steps that share a Hessian, every pair is narrowed by steps of its own."""
-    monkeypatch.setattr("glru.updates.columns.subset_rows.SHARED_STEPS", 1)
+    monkeypatch.setattr("glru.updates.columns.subset_rows.SHARED_STEPS", 2)
     rng = np.random.default_rng(2)
     X = rng.normal(size=(30, 5))
     y = np.sign(X[:, 0] + 0.2 * rng.normal(size=30))

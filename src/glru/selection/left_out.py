@@ -15,13 +15,16 @@ from glru.model_selection.loocv import leave_one_out, require_rows
 from glru.problem import Point
 from glru.selection.contest import Contest, Goal
 from glru.selection.criteria import Criterion
-from glru.selection.judge import ROUGH, Judge, Screened, Value, label_equal_columns
+from glru.selection.judge import Judge, Screened, Value, label_equal_columns
 from glru.selection.moves import Model, Move
 from glru.solution import Solution
 from glru.updates.carried_rows import factor_range
 from glru.updates.columns import SubsetModels, SubsetRows, has_subsets
 
 Places = NDArray[np.intp]
+
+SHOWN = 1e-4
+"""Share of itself up to which a sum is known well enough to be shown, as in :func:`glru.loocv`; where a contest needs more, it asks for it."""
 
 COARSE = 1e-3
 """Share of the sum up to which leave-one-out scores are narrowed before the contest is asked."""
@@ -73,7 +76,7 @@ class HeldOutSets:
         (low,), (high,) = self.sums(slice(place, place + 1))
         return Value(float(low), float(high), stage, float(self.guesses(slice(place, place + 1)).sum()))
 
-    def narrow(self, sets: Places, most: float, precision: Array) -> bool:
+    def narrow(self, sets: Places, most: Array, precision: Array) -> bool:
         """Narrow those rows of some sets that matter for whether their sums are above ``most``; whether there were any.
 
         Where the guess says that a sum is, its lower end is to show it, and the rows that add most to it are taken. Of others all rows are known
@@ -84,7 +87,7 @@ class HeldOutSets:
         chosen, targets = np.zeros(low.shape, dtype=bool), np.zeros(sets.size)
         for k, above in enumerate(guesses.sum(axis=1) - most):
             # What is open of a sum becomes a thousandth as large at a time.
-            rough = min(1e-3 * float(widths[k].sum()), self.criterion.width(ROUGH, float(guesses[k].sum())))
+            rough = min(1e-3 * float(widths[k].sum()), self.criterion.width(SHOWN, float(guesses[k].sum())))
             targets[k] = max(rough, 0.5 * precision[k]) / n_rows
             if above > 0.0:
                 missing = np.maximum(guesses[k] - low[k], 0.0)
@@ -159,8 +162,26 @@ class LeaveOneOutJudge(Judge):
 
     def _hold_out(self, columns: Places) -> HeldOutSets:
         """The rows of the models of some sets of columns, from the present model."""
-        rows = SubsetRows(self._family, columns, self.model.pack_sets(columns), factor_range(self.model.whole)[0])
+        rows = SubsetRows(self._family, columns, self._find_starts(columns), factor_range(self.model.whole)[0])
         return HeldOutSets(rows, self.model.whole.y, self.criterion)
+
+    def _find_starts(self, columns: Places) -> Array:
+        """Models of some sets of columns to start from: where columns leave, a Newton step from the present model, else that model."""
+        starts, chosen = self.model.pack_sets(columns), self.model.chosen
+        if columns.shape[1] >= chosen.size or self._present is None:
+            return starts
+        rows, place = self._present[0].rows, self._present[1]
+        inverse = rows.inverse[place] * rows.scales[place][:, None]
+        inverse, model = inverse @ inverse.T, rows.models[place] * rows.scales[place]
+        for start, kept in zip(starts, columns, strict=True):
+            gone = np.append(~np.isin(chosen, kept), np.zeros(model.size - chosen.size, dtype=bool))
+            try:
+                moves = np.linalg.solve(inverse[np.ix_(gone, gone)], model[gone])
+            except np.linalg.LinAlgError:
+                continue
+            moved = (model - inverse[:, gone] @ moves)[~gone]
+            start[:] = np.where(np.isfinite(moved).all(), moved, start)
+        return starts
 
     @cached_property
     def _family(self) -> SubsetModels:
@@ -178,13 +199,13 @@ class LeaveOneOutJudge(Judge):
             return self._value_of(self.model.solution, "certified")
         goal = Goal(budget=self.model.budget, rough=not thorough)
         value = self._narrow(*self._present, goal)
-        if goal.rough or self.criterion.is_known(ROUGH, value.lower, value.upper):
+        if goal.rough or self.criterion.is_known(SHOWN, value.lower, value.upper):
             return value
         return self._value_of(self.model.solution, "certified")
 
     def _precision(self, rough: bool, guesses: Array) -> Array:
         """Sums known up to this are known well enough."""
-        share = ROUGH if rough else 0.05 * self.criterion.resolution
+        share = SHOWN if rough else 0.05 * self.criterion.resolution
         return np.zeros_like(guesses) + self.criterion.width(share, guesses)
 
     def _narrow(self, held_out: HeldOutSets, place: int, goal: Goal) -> Value:
@@ -194,7 +215,7 @@ class LeaveOneOutJudge(Judge):
         for _ in range(2 * MOST_ROUNDS):
             if value.upper - value.lower <= precision[0] or goal.is_reached(value.lower, value.upper):
                 break
-            if not held_out.narrow(sets, np.inf, precision):
+            if not held_out.narrow(sets, np.full(1, np.inf), precision):
                 break
             value = held_out.value(place, "refine")
         return value
@@ -227,6 +248,7 @@ class LeaveOneOutJudge(Judge):
         places, every = here + offset, np.arange(here.size)
         contest.settle(places, *held_out.sums())
         guesses, best = held_out.guesses().sum(axis=1), np.inf
+        first = guesses.copy()
         shown = np.isinf(contest.resolution)
         for round_ in range(MOST_ROUNDS):
             budget.check()
@@ -243,7 +265,9 @@ class LeaveOneOutJudge(Judge):
             widths = np.where(going, high - low, 0.0)
             going &= ~(widths < 0.1 * widths.max())
             sets = np.flatnonzero(going)
-            if sets.size and not held_out.narrow(sets, best, precision[sets]) and round_:
+            # Guesses of one step are too low by about as much in all sets.
+            bias = np.where(guesses == first, max(float((guesses - first).max()), 0.0), 0.0)
+            if sets.size and not held_out.narrow(sets, best - bias[sets], precision[sets]) and round_:
                 return
             contest.settle(places[sets], *held_out.sums(sets))
             guesses[sets] = held_out.guesses(sets).sum(axis=1)

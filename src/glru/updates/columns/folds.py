@@ -231,7 +231,7 @@ class FoldColumns:
         going, share = self.order, len(self.lam) * self.data.n_rows / SCORES_TOGETHER
         for step in range(MOST_STEPS + 1):
             n_parts = max(1, min(round(going.size * share), going.size // 8))
-            n_far = np.count_nonzero(self.far[:, going].any(axis=0))
+            n_far = int(np.count_nonzero(self.far[:, going].any(axis=0)))
             certify = 2 * n_far < going.size or step == MOST_STEPS
             parts = [self._advance(part, settle, step, certify) for part in np.array_split(going, n_parts)]
             going = np.concatenate(parts)

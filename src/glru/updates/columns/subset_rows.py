@@ -34,6 +34,9 @@ SHARED_STEPS, OWN_STEPS = 24, 20
 TOO_FAR = 0.3
 """A step goes too far where the slope of the objective along it has changed its sign and is more than this share of what it was."""
 
+EXTRAPOLATION = -4.0, 0.8
+"""Least and largest multiple of the last step that the next one is changed by."""
+
 SLOW_CONTRACTION = 0.9
 """Where a step leaves more than this share of the gradient, the next ones are made with a Hessian of the pair's own."""
 
@@ -77,7 +80,7 @@ class SubsetRows:
         self.origin, self.scores, self.norms, self.lower, self.upper, self.centers = np.empty((6, n_sets, n_rows))
         self.curvatures, self.multipliers, self.leverages, self.shares = np.empty((4, n_sets, n_rows))
         self.cuts, self.lost = np.empty((2, len(LOST_SHARES), n_sets))
-        self.root, self.grown, self.drift, self.old_errors, self.spread = np.empty((5, n_sets))
+        self.root, self.grown, self.drift, self.old_errors, self.spread, self.norm_sums = np.empty((6, n_sets))
         # Pairs are written down in all columns.
         self.lengths = np.asarray(_lengths(self.X, axis=0)) + TINY
         self.column_norms = np.asarray(_lengths(np.sqrt(family.weights) * self.X)) * (1.0 + FEW) + TINY
@@ -129,7 +132,8 @@ class SubsetRows:
         drift = constant * (np.abs(scores - origin) + off).max(axis=1) * (1.0 + FEW)
         sizes = np.matmul(self.column_norms[self.places[sets]][:, None, :], np.abs(V))[:, 0]
         self.spread[sets] = _lengths(sizes) * grown / root * (1.0 + FEW)
-        rounding = self.rounding(sets, slopes, errors, norms) + FEW * _lengths(np.sqrt(strengths) * self.models[sets])
+        self.norm_sums[sets] = norms @ (family.weights * self.lengths)
+        rounding = self.rounding(sets, slopes, errors) + FEW * _lengths(np.sqrt(strengths) * self.models[sets])
         nu = ((_lengths(forms[:, 0]) * grown + TINY) / root + rounding) * (1.0 + FEW)
         # c_i and l_i of the closed form.
         leverages = curvatures * squares
@@ -166,7 +170,9 @@ class SubsetRows:
         steep, radius = constant * self.cuts[0, sets][:, None] * lengths * (1.0 + FEW), np.full(lengths.shape, np.inf)
         longest = np.square(steep * exponential_remainders(steep))
         own = self.shares[sets]
-        for cut, lost in zip(self.cuts[:, sets, None], self.lost[:, sets, None], strict=True):
+        for k, (cut, lost) in enumerate(zip(self.cuts[:, sets, None], self.lost[:, sets, None], strict=True)):
+            if k and (constant == 0.0 or np.array_equal(cut, self.cuts[k - 1, sets, None])):
+                continue
             moved = constant * cut * lengths * (1.0 + FEW)
             # With R(t) / t increasing, the rows beyond the cut count by the longest of them and by what they carry.
             remainder = np.sqrt(np.square(moved * exponential_remainders(moved)) + lost * longest)
@@ -179,12 +185,12 @@ class SubsetRows:
         """What the error of a row's score is at most, over the row's length."""
         return np.asarray(gamma(len(self.X) + 3) * _lengths(models) * (1.0 + FEW))
 
-    def rounding(self, sets: Places, slopes: Array, errors: Array, norms: Array) -> Array:
+    def rounding(self, sets: Places, slopes: Array, errors: Array) -> Array:
         """At least the norms of the errors of gradients: of the sums, of the slopes' own evaluation, and of slopes at scores that are off."""
         family, n_rows = self.family, self.family.y.size
         # Every entry of a sum rounds by itself: by Cauchy's inequality a share of its column's norm, which may have any direction.
         summed = (sum_error(n_rows) + FEW) * (_lengths(slopes / np.sqrt(family.weights)) + TINY) * self.spread[sets]
-        off = errors * family.problem.loss.smoothness * (norms @ (family.weights * self.lengths))
+        off = errors * family.problem.loss.smoothness * self.norm_sums[sets]
         return (summed + off) * (1.0 + gamma(n_rows + 16))
 
     def narrow(self, sets: Places, rows: Places, width: Array, signs: bool) -> None:
@@ -201,9 +207,13 @@ class SubsetRows:
                     part = slice(start, start + height)
                     here = None if steps is None else tuple(known[part] for known in steps)
                     pairs = Pairs(self, sets[part], rows[part], here)
-                    nu, too_far = pairs.certify()
-                    left = self._is_open(pairs.sets, pairs.rows, width[part], signs)
-                    useful = left & (too_far | (nu < SLOW_CONTRACTION * best[part])) & (step + 1 < SHARED_STEPS)
+                    too_far, nu = pairs.went_too_far, np.full(pairs.sets.size, np.inf)
+                    left = useful = np.ones(pairs.sets.size, dtype=bool)
+                    if step:
+                        # One step is what the closed form was too wide for.
+                        nu = pairs.certify(width[part], signs)
+                        left = self.is_open(pairs.sets, pairs.rows, width[part], signs)
+                        useful = left & (too_far | (nu < SLOW_CONTRACTION * best[part])) & (step + 1 < SHARED_STEPS)
                     going[part], best[part] = useful, np.fmin(nu, best[part])
                     stepped.append(tuple(known[useful] for known in pairs.step(too_far)))
                     alone = left & ~useful
@@ -216,7 +226,8 @@ class SubsetRows:
                 sets, rows, models, width = (np.concatenate(parts) for parts in zip(*slow, strict=True))
                 self._narrow_alone(sets, rows, models, width, signs)
 
-    def _is_open(self, sets: Places, rows: Places, width: Array, signs: bool) -> NDArray[np.bool_]:
+    def is_open(self, sets: Places, rows: Places, width: Array, signs: bool) -> NDArray[np.bool_]:
+        """Which pairs are wider than is asked for, or have an unknown sign."""
         low, high = self.lower[sets, rows], self.upper[sets, rows]
         found: NDArray[np.bool_] = ~((low > 0.0) | (high < 0.0) if signs else high - low <= width)
         return found
@@ -241,7 +252,7 @@ class SubsetRows:
                 nu, (low, high) = step.bounds(queries)
                 self.take(sets[here], rows[here], step.scores[np.arange(here.size), rows[here]], (low[0], high[0]))
                 # A gradient that no longer shrinks is rounding, where steps have been small before.
-                going = self._is_open(sets[here], rows[here], width[here], signs)
+                going = self.is_open(sets[here], rows[here], width[here], signs)
                 going &= ~((nu >= 0.5 * best) & (best < 1e-4))
                 if not going.any():
                     break
@@ -254,7 +265,8 @@ class SubsetRows:
 class Pairs:
     """Models of pairs of a set and a row, written down in full in the columns of their sets; pairs of one set stand together.
 
-    ``steps``: where each pair's last step began, the step in the coordinates of the metric, and the slope of the objective along it there; the closed form, if not given.
+    ``steps``: where each pair's last step began, the step in the coordinates of the metric, the Newton step that it was made of, and the slope of the objective along it there;
+    the closed form, if not given.
     """
 
     def __init__(self, family: SubsetRows, sets: Places, rows: Places, steps: tuple[Array, ...] | None) -> None:
@@ -264,10 +276,29 @@ class Pairs:
             multipliers = np.where(np.isfinite(family.multipliers[sets, rows]), family.multipliers[sets, rows], 0.0)
             squares = np.square(self.images).sum(axis=1)
             slopes = -np.square(multipliers) * (1.0 - family.leverages[sets, rows]) * squares
-            steps = family.models[sets], self.images * multipliers[:, None], slopes
-        self.begin, self.moves, self.slopes = steps
+            first = self.images * multipliers[:, None]
+            steps = family.models[sets], first, first, slopes
+        self.begin, self.moves, self.newton, self.slopes = steps
         moves = self._multiply(self.moves, True)
         self.models = self.begin + np.where(np.isfinite(moves), moves, 0.0)
+        self._evaluate()
+
+    def _evaluate(self) -> None:
+        """Scores, slopes and gradients, the last also in the coordinates of the metrics."""
+        family, sets, X = self.family, self.sets, self.family.X
+        places = family.places[sets]
+        whole = np.zeros((sets.size, len(X)))
+        np.put_along_axis(whole, places, self.models, axis=1)
+        self.scores = whole @ X
+        self.row_slopes = family.family.weights * family.family.problem.loss.gradient(family.family.y, self.scores)
+        self.row_slopes[np.arange(sets.size), self.rows] = 0.0
+        gradients = np.take_along_axis(self.row_slopes @ X.T, places, axis=1) + family.strengths[places] * self.models
+        self.forms = self._multiply(gradients, False)
+
+    @property
+    def went_too_far(self) -> NDArray[np.bool_]:
+        """Whether the last steps went too far."""
+        return np.asarray((self.forms * self.moves).sum(axis=1) > -TOO_FAR * self.slopes)
 
     def _multiply(self, vectors: Array, transposed: bool) -> Array:
         """Vectors times the inverse factors of their sets."""
@@ -283,36 +314,31 @@ class Pairs:
         for start, stop in zip(np.append(0, ends[:-1]), ends, strict=True):
             yield slice(int(start), int(stop))
 
-    def certify(self) -> tuple[Array, NDArray[np.bool_]]:
-        """Take in bounds of the rows' scores; at least the norms of the gradients, and whether the last steps went too far."""
+    def certify(self, width: Array, signs: bool) -> Array:
+        """Take in bounds of the rows' scores; at least the norms of the gradients."""
         family, sets, rows, each = self.family, self.sets, self.rows, np.arange(self.sets.size)
-        problem, X, y = family.family.problem, family.X, family.family.y
-        places, strengths = family.places[sets], family.strengths[family.places[sets]]
-        whole = np.zeros((sets.size, len(X)))
-        np.put_along_axis(whole, places, self.models, axis=1)
-        scores = whole @ X
-        slopes = family.family.weights * problem.loss.gradient(y, scores)
-        slopes[each, rows] = 0.0
-        gradients = np.take_along_axis(slopes @ X.T, places, axis=1) + strengths * self.models
-        self.forms = self._multiply(gradients, False)
-        errors, norms = family.score_errors(self.models), family.norms[sets]
-        rounding = family.rounding(sets, slopes, errors, norms) + FEW * _lengths(np.sqrt(strengths) * self.models)
+        scores, slopes, strengths = self.scores, self.row_slopes, family.strengths[family.places[sets]]
+        errors = family.score_errors(self.models)
+        rounding = family.rounding(sets, slopes, errors) + FEW * _lengths(np.sqrt(strengths) * self.models)
         nu = (_lengths(self.forms) * family.grown[sets] + TINY) / family.root[sets] + rounding
         away = np.abs(scores - family.origin[sets])
         away[each, rows] = 0.0
         # What each score may be off by, here and where the curvatures of the metric were taken.
         off, moved = (errors * family.lengths.max() + family.old_errors[sets]) * (1.0 + FEW), away.max(axis=1)
-        radius = self._radii(np.arange(sets.size), nu, [(moved + off, 0.0)])
-        far = np.flatnonzero(family.constant * moved > FOLLOWED_MOVES[0])
+        centers, own_norms, errors = scores[each, rows], family.norms[sets, rows], errors * family.lengths[rows]
+
+        def take(members: Places, radius: Array) -> None:
+            half = (own_norms[members] * radius + errors[members]) * (1.0 + FEW)
+            family.take(sets[members], rows[members], centers[members], _widen(centers[members], half))
+
+        take(each, self._radii(each, nu, [(moved + off, 0.0)]))
+        far = each[(family.constant * moved > FOLLOWED_MOVES[0]) & family.is_open(sets, rows, width, signs)]
         if far.size:
             # The row itself does not count twice.
             shares, further = family.shares[sets[far]], away[far]
             ways = [(most + off[far], np.einsum("pn,pn->p", shares, further > most)) for most in FOLLOWED_MOVES]
-            radius[far] = np.fmin(radius[far], self._radii(far, nu[far], ways))
-        centers, own_norms = scores[each, rows], family.norms[sets, rows]
-        half = own_norms * radius + errors * family.lengths[rows]
-        family.take(sets, rows, centers, _widen(centers, half * (1.0 + FEW)))
-        return nu, (self.forms * self.moves).sum(axis=1) > -TOO_FAR * self.slopes
+            take(far, self._radii(far, nu[far], ways))
+        return nu
 
     def starts(self, nu: Array) -> Array:
         """Models for steps of each pair alone: those whose gradients, of norms ``nu``, are less than those of the bases without the rows."""
@@ -329,14 +355,22 @@ class Pairs:
         return least_radius(cuts, family.constant, nu * (1.0 + FEW), moves)
 
     def step(self, too_far: NDArray[np.bool_]) -> tuple[Array, ...]:
-        """The next steps: to where the slope along the last one is about zero, if that went too far, else with the Hessian of the set without the row."""
+        """The next steps: to where the slope along the last one is about zero, if that went too far; else Anderson's with one past step.
+
+        These begin with the Hessian of the set without the row.
+        """
         family, mine, forms = self.family, (self.sets, self.rows), self.forms
         along = family.curvatures[mine] * (forms * self.images).sum(axis=1) / (1.0 - family.leverages[mine])
-        moves = -(forms + along[:, None] * self.images)
+        newton = -(forms + along[:, None] * self.images)
+        change = newton - self.newton
+        ratio = np.clip((newton * change).sum(axis=1) / np.square(change).sum(axis=1), *EXTRAPOLATION)
+        moves = newton - np.where(np.isfinite(ratio), ratio, 0.0)[:, None] * (self.moves + change)
         share = self.slopes / (self.slopes - (forms * self.moves).sum(axis=1))
+        back = share[:, None] * self.moves
         return (
             np.where(too_far[:, None], self.begin, self.models),
-            np.where(too_far[:, None], share[:, None] * self.moves, moves),
+            np.where(too_far[:, None], back, moves),
+            np.where(too_far[:, None], back, newton),
             np.where(too_far, share * self.slopes, (forms * moves).sum(axis=1)),
         )
 
