@@ -116,7 +116,7 @@ from glru.updates.columns import (
 from glru.updates.columns.folds import Evaluated
 from glru.updates.columns.one_step import least_radius, row_norm_cuts
 from glru.updates.columns.wide import Steps
-from glru.updates.folds import Folds, Products, has_folds
+from glru.updates.folds import Folds, Products, has_folds, has_steps
 from glru.updates.gradients import conjugate_gradients
 from glru.updates.group_rows import GroupRows
 from glru.updates.kink_rows import KinkRows, has_kinks
@@ -265,6 +265,7 @@ __all__ = [
     "has_refitted_rows",
     "has_row_models",
     "has_smooth_columns",
+    "has_steps",
     "has_subsets",
     "has_support",
     "has_wide_columns",

@@ -29,6 +29,7 @@ from glru.regions.classes import (
     make_unbounded_queries,
     query_bounds,
 )
+from glru.regions.local import has_pieces
 from glru.solution import Solution, find_dual
 from glru.solvers import State, train
 from glru.solvers.api import prefers_products
@@ -39,7 +40,7 @@ from glru.updates import find_newton_candidate
 from glru.updates.carry import choose_length_along, newton_step
 from glru.updates.chord_folds import ChordFolds, Decided, FoldRows, has_chords, split_blocks
 from glru.updates.class_folds import ClassFolds, has_class_folds
-from glru.updates.folds import Folds, has_folds
+from glru.updates.folds import Folds, has_folds, has_steps
 from glru.updates.row_models import MOST_STEPS, RowEllipsoid, RowModels, has_wide_rows
 from glru.updates.support_rows import find_support, finds_supports_anywhere
 
@@ -794,9 +795,28 @@ def bound_grid(
     for batch in _batches(tests, problems[0].n_rows):
         mine = [one[batch] for one in folds]
         found = _bound_by_chords(problems, mine, tests[batch], narrow, width, budget, aim, start)
-        if found is None:
+        if found is None and has_steps(problems[0]):
             found = _bound_by_steps(problems, mine, tests[batch], narrow, width, budget, aim, start)
-        yield from found
+        yield from _bound_singly(problems, mine, tests[batch], width, budget, aim) if found is None else found
+
+
+def _bound_singly(
+    problems: Sequence[Problem],
+    folds: Sequence[Sequence[Problem]],
+    tests: Sequence[Rows],
+    width: float | None,
+    budget: Budget,
+    aim: float | None,
+) -> Iterator[tuple[int, Bounds, Closer | None]]:
+    """:func:`bound_grid` where nothing is known about the folds before each is asked for alone."""
+    for place, (problem, mine) in enumerate(zip(problems, folds, strict=True)):
+        start = train(problem, FOLD_START, budget=budget).point
+
+        def closer(problem: Problem, start: Point, fold: Problem, test: Rows, others: Sequence[int] = ()) -> Any:
+            return bound_single_fold(problem, start, None, fold, test, width, budget, aim)
+
+        for fold, test in zip(mine, tests, strict=True):
+            yield place, unbounded(test.size), partial(closer, problem, start, fold, test)
 
 
 def _bound_by_steps(
@@ -916,6 +936,9 @@ def _bound_chords_in_turn(
     """The bounds, one penalty after the other. With several penalties those of a fold's first step alone: the others come at more expense."""
     free = problems[0].fit_intercept
     size = problems[0].n_columns + int(free)
+    if start is None and problems[0].loss.piecewise:
+        # There may be no curvature at all at zero.
+        start = train(problems[0], FOLD_START, budget=budget).point
     model = np.zeros(size) if start is None else np.append(start.coef, [start.intercept] * int(free))
     work = ChordFolds(rows, folds, tests, decided)
     work.start(model, start is not None, 1.0 if len(problems) == 1 else SPARED, budget)
@@ -1024,6 +1047,12 @@ def bound_single_fold(
         proven = find_support(problem, start).score_bounds(queries)
         if decided(*proven):
             return proven, "newton"
+    if has_pieces(problem):
+        # Between kinks a training ends at the optimum but for rounding.
+        start = train(problem, TRAINED, start=start, budget=budget).point
+        proven = LocalEllipsoid.at(problem, start).score_bounds(queries)
+        if narrow(*proven):
+            return proven, "training"
     dual = find_dual(problem, problem.scores(start.coef, start.intercept)) if start.dual is None else start.dual
     point = Point(start.coef, start.intercept, duality.make_feasible_dual(problem, dual))
     # Where the loss has kinks nothing is tightened below: a step or a training that goes on costs little more.

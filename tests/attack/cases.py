@@ -61,6 +61,7 @@ from tests.core import (
     has_product_rows,
     has_row_models,
     has_smooth_columns,
+    has_steps,
     has_subsets,
     has_support,
     has_wide_columns,
@@ -455,33 +456,44 @@ def folds(random: np.random.Generator) -> Iterator[Answer]:
     if not parts or any(truth is None for truth in truths):
         return
     tests = [np.sort(test) for _, test in splits] * strengths.size
-    family, columns = Folds(problem, parts), np.arange(len(parts))
-    start = np.zeros(family.used.size) if random.random() < 0.5 else random.normal(size=family.used.size)
-    kind, dense = "folds" if strengths.size == 1 else "grid", problem.matrix.dense()
     with np.errstate(all="ignore"):
-        found, _ = family.bounds(start, tests, lambda lower, upper: np.zeros(lower.shape, dtype=bool))
-        for truth, test, bounds in zip(truths, tests, found, strict=True):
-            yield f"{kind} stepped together", truth.scores(dense[test]), *bounds
-        exact = np.array([[float(v) for v in (*t.coef, t.intercept)][: family.used.size] for t in truths]).T
-        models, places = family.pack(exact), np.arange(problem.n_rows)
-        for away in (0.0, 1e-13, 1e-9, 1e-5, 1e-2, 1.0):
-            place = family.at(models * (1.0 + away * random.normal(size=models.shape)), columns)
-            # Curvatures of other models nearby, as steps leave them behind.
-            others = family.matrix @ (models * (1.0 + away * random.normal(size=models.shape)))
-            reference = family.reference(others, family.weigh_curvatures(others, columns))
-            exponents, radii = (f(place, columns, reference) for f in (family.exponents, family.radii))
-            for column, truth in enumerate(truths):
-                owners, values = np.full(places.size, column), truth.scores(dense)
-                bounds = family.bound_by_penalty(place, radii, exponents, places, owners)
-                yield f"{kind}, {away:g} from the optimum", values, *bounds
+        if has_steps(problem):
+            yield from _stepped_folds(random, problem, parts, tests, truths, strengths.size)
         if has_chords(problem):
             grid = [parts[k : k + len(splits)] for k in range(0, len(parts), len(splits))]
-            yield from _chord_folds(random, problem, grid, tests[: len(splits)], truths, exact)
+            yield from _chord_folds(random, problem, grid, tests[: len(splits)], truths)
 
 
-def _chord_folds(random, problem, grid, tests, truths, exact) -> Iterator[Answer]:
+def _stepped_folds(random, problem, parts, tests, truths, n_penalties) -> Iterator[Answer]:
+    """Steps of all folds and penalties together, and certificates at points around the optima."""
+    family, columns = Folds(problem, parts), np.arange(len(parts))
+    start = np.zeros(family.used.size) if random.random() < 0.5 else random.normal(size=family.used.size)
+    kind, dense = "folds" if n_penalties == 1 else "grid", problem.matrix.dense()
+    found, _ = family.bounds(start, tests, lambda lower, upper: np.zeros(lower.shape, dtype=bool))
+    for truth, test, bounds in zip(truths, tests, found, strict=True):
+        yield f"{kind} stepped together", truth.scores(dense[test]), *bounds
+    models, places = family.pack(_stack_models(truths, family.used.size)), np.arange(problem.n_rows)
+    for away in (0.0, 1e-13, 1e-9, 1e-5, 1e-2, 1.0):
+        place = family.at(models * (1.0 + away * random.normal(size=models.shape)), columns)
+        # Curvatures of other models nearby, as steps leave them behind.
+        others = family.matrix @ (models * (1.0 + away * random.normal(size=models.shape)))
+        reference = family.reference(others, family.weigh_curvatures(others, columns))
+        exponents, radii = (f(place, columns, reference) for f in (family.exponents, family.radii))
+        for column, truth in enumerate(truths):
+            owners, values = np.full(places.size, column), truth.scores(dense)
+            bounds = family.bound_by_penalty(place, radii, exponents, places, owners)
+            yield f"{kind}, {away:g} from the optimum", values, *bounds
+
+
+def _stack_models(truths, size) -> Any:
+    """Exact models rounded to float64, the intercept last, one per column."""
+    return np.array([[float(v) for v in (*truth.coef, truth.intercept)][:size] for truth in truths]).T
+
+
+def _chord_folds(random, problem, grid, tests, truths) -> Iterator[Answer]:
     """Chord steps of all folds and penalties from one model, near the optimum of one fold or far away, then those of each penalty."""
     rows, dense = FoldRows.of(problem, grid[0], tests), problem.matrix.dense()
+    exact = _stack_models(truths, problem.n_columns + int(problem.fit_intercept))
     for away in (None, 0.0, 1e-12, 1e-6, 1e-2, 1.0) if rows is not None else ():
         work = ChordFolds(rows, grid, tests, never)
         if away is None:
@@ -492,7 +504,8 @@ def _chord_folds(random, problem, grid, tests, truths, exact) -> Iterator[Answer
         for kind in ("started", "finished"):
             for k, truth in enumerate(truths):
                 lower, upper = (end.copy() for end in work.bounds(k))
-                yield f"chord folds, {kind}", truth.scores(dense[tests[k % len(tests)]]), lower, upper
+                pieces = " between kinks" if problem.loss.piecewise else ""
+                yield f"chord folds{pieces}, {kind}", truth.scores(dense[tests[k % len(tests)]]), lower, upper
             for penalty in range(len(grid)):
                 work.finish([penalty])
 

@@ -541,7 +541,13 @@ MUTANTS: dict[str, Mutant] = {
         "glru.refine:quadratic_hessians", result(lambda found: [100.0 * hessian for hessian in found]), FOLDS
     ),
     "tenth-of-the-radius-of-chord-steps": Mutant(
-        "glru.updates.chord_folds:PenaltyFolds._prove", inside(step_radii=scaled(0.1)), FOLDS
+        "glru.updates.chord_folds:PenaltyFolds._bound_smoothly", inside(step_radii=scaled(0.1)), FOLDS
+    ),
+    "rows-of-folds-far-from-kinks": Mutant(
+        "glru.updates.chord_folds:FoldRows.find_margins", result(lambda found: (found[0] + 1.0, found[1])), FOLDS
+    ),
+    "tenth-of-the-radius-between-the-kinks-of-folds": Mutant(
+        "glru.updates.chord_folds:PenaltyFolds._bound_between_kinks", scaled(0.1), FOLDS
     ),
     "curvatures-of-chord-steps-that-do-not-move": Mutant(
         "glru.updates.chord_folds:FoldRows.at", result(lambda found: (*found[:2], 0.0 * found[2])), FOLDS

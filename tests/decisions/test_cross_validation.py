@@ -265,6 +265,49 @@ def test_chord_steps_against_exact_folds(kind, fit_intercept):
     assert min(proven) <= {"huge row": np.inf, "shifted": 1e-4}.get(kind, 1e-6)
 
 
+@pytest.mark.parametrize("kind", ["units", "separable", "huge row", "duplicates", "strengths", "shifted", "plain"])
+@pytest.mark.parametrize(
+    "loss", [glru.SquaredHinge(), glru.SmoothedHinge(), glru.Huber()], ids=lambda loss: type(loss).__name__
+)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_chord_steps_between_kinks(kind, loss, fit_intercept):
+    """Rows cross kinks on the way from rough models to the optima of the folds, and the metrics are those of other pieces: without any tolerance."""
+    problem = hostile(kind)
+    targets = (
+        problem.y if loss.task == "classification" else 3.0 * problem.y + problem.X[:, 1] / np.ptp(problem.X[:, 1])
+    )
+    problem = glru.Problem(problem.X, targets, loss, problem.penalty, scaling="sum", fit_intercept=fit_intercept)
+    rng, tests = np.random.default_rng(6), [np.arange(k, 40, 4) for k in range(4)]
+    problems = [problem.derive(sample_weight=(~np.isin(np.arange(40), test)).astype(float)) for test in tests]
+    optima = [truth.retrained(one) for one in problems]
+    assert has_folds(problem) and has_chords(problem) == fit_intercept
+    rows = FoldRows.of(problem, problems, tests)
+    scores = np.concatenate([best.scores(problem.X[test]) for best, test in zip(optima, tests, strict=True)])
+    middle = np.mean([np.append(best.coef, [best.intercept] * fit_intercept).astype(float) for best in optima], axis=0)
+    proven = []
+    for distance in (0.0, 1e-6, 1e-3, 0.1, 1.0):
+        folds = ChordFolds(rows, [problems], tests, never)
+        folds.start(middle + distance * np.abs(middle) * rng.normal(size=middle.size), known=True)
+        assert not exact.outside(scores, *chord_bounds(folds))
+        folds.finish([0])
+        lower, upper = chord_bounds(folds)
+        assert not exact.outside(scores, lower, upper)
+        proven.append((upper - lower).max())
+    # A row that outweighs all others, or rows that are all next to a kink, leave nothing between kinks.
+    assert min(proven) <= {"huge row": np.inf, "separable": np.inf, "shifted": 1e-3}.get(kind, 1e-5)
+
+
+@pytest.mark.parametrize("loss", [glru.SquaredHinge(), glru.SmoothedHinge()], ids=lambda loss: type(loss).__name__)
+def test_folds_between_kinks(loss):
+    """Folds of tall data with an intercept need no training; splits that weigh rows of a block apart are bounded one by one."""
+    problem = hostile("plain").derive(loss=loss)
+    for cv in (KFold(4, shuffle=True, random_state=1), ShuffleSplit(3, test_size=0.2, train_size=0.5, random_state=1)):
+        result = glru.cross_val_predict(problem, cv=cv, width=1e-6)
+        assert_right(problem, result, splits_of(problem, cv, None))
+        assert np.all(result.bounds.width <= 1e-6)
+        assert result.n_trainings == 0 or isinstance(cv, ShuffleSplit)
+
+
 def chord_bounds(folds):
     """The bounds under all penalties, one after the other."""
     return [np.concatenate([getattr(one, end) for one in folds.penalties]) for end in ("lower", "upper")]

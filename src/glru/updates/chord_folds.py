@@ -20,6 +20,12 @@ Rows of huge norms, which hardly have any curvature, would leave such a radius i
 its inverse are then between 0 and :math:`r / \nu`, so that a step of the length :math:`r / 2 \nu` ends within half that radius:
 
 .. math:: \|w^* - w - \tfrac{r}{2 \nu} \delta\|_{M_k} = \|(\tfrac{r}{2 \nu} I - (V_k^\top \bar H V_k)^{-1}) V_k^\top g\| \le r / 2 .
+
+Piecewise quadratic losses take the same steps. Their curvatures change only in rows that cross a kink between the reference and the optimum. Let those that may leave their curved piece
+within the radius carry at most a share :math:`\beta` of the metric, and those that may enter one :math:`\beta'`: the eigenvalues of :math:`V_k^\top \bar H V_k` are between
+:math:`1 - \beta` and :math:`1 + \beta'`, so that the optimum is within :math:`\nu / (1 - \beta)` of :math:`w` (which has to be the radius) and
+
+.. math:: \|w^* - w - \delta\|_{M_k} \le \max\Bigl(\frac{\beta}{1 - \beta},\; \frac{\beta'}{1 + \beta'}\Bigr)\, \nu .
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +41,7 @@ from glru._options import UNLIMITED, Budget
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.linalg import FEW, SMALLEST, TINY, Array, gamma, powers_of_two
 from glru.problem import Problem
-from glru.regions.local import local_radius
+from glru.regions.local import local_radius, piece_radius
 
 Rows = NDArray[np.intp]
 Decided = Callable[[Array, Array], NDArray[np.bool_]]
@@ -58,6 +64,12 @@ SHARES, MOST_LOOKED = (0.1, 1e-2, 1e-3, 1e-5, 1e-8), 4096
 CHORD, SAME_NORMS = 0.3, 1.1
 """The logarithm of what curvatures may differ by from those of a common Hessian, and how much larger norms may be at most than known ones that are used instead."""
 
+ROWS_PER_COLUMN = 4
+"""Fewest rows per column of folds under a piecewise quadratic loss."""
+
+CROSSED, CIRCLING = 0.01, 0.3
+"""The share of the rows that may have crossed a kink where steps keep a common Hessian, and what a step may leave of a gradient's norm there."""
+
 LONG_ROWS, LOST = 0.01, 0.02
 """The share of the rows that may be left out of the metrics because they are long, and about the share of the metric that they may carry."""
 
@@ -67,10 +79,13 @@ nanoseconds of a loss derivative."""
 
 
 def has_chords(problem: Problem) -> bool:
-    """Whether folds of a problem are found so: a self-concordant loss, a smooth penalty, and few columns."""
-    certified = problem.loss.self_concordance is not None and problem.penalty.smooth and not problem.loss.several
-    few = 0 < problem.n_columns <= min(SMALL, problem.n_rows)
-    return certified and few and problem.in_memory and problem.arrays.stable and np.isfinite(problem.loss.smoothness)
+    """Whether folds of a problem are found so: a self-concordant loss or, with an intercept, a piecewise quadratic one, a smooth penalty, and few columns."""
+    loss, n_most = problem.loss, min(SMALL, problem.n_rows)
+    if loss.self_concordance is None:
+        # Without an intercept steps in the metric of the penalty cost less. Semismooth steps of many columns need exact searches, as trainings have them.
+        n_most = min(SMALL, problem.n_rows // ROWS_PER_COLUMN) if loss.piecewise and problem.fit_intercept else 0
+    few = 0 < problem.n_columns <= n_most and problem.penalty.smooth and not loss.several
+    return few and problem.in_memory and problem.arrays.stable and np.isfinite(loss.smoothness)
 
 
 @final
@@ -305,6 +320,13 @@ class FoldRows:
         weighted = self.common * self.loss.curvature(self.y, scores)
         return np.array([self.gram(weighted, span) for span in self.spans])
 
+    def has_moved(self, scores: Array, reference: Array) -> bool:
+        """Whether curvatures at some scores differ too much from those at others for steps in the metric of these."""
+        if self.loss.piecewise:
+            crossed = self.loss.curvature(self.y, scores) != self.loss.curvature(self.y, reference)
+            return bool(np.count_nonzero(crossed) > CROSSED * self.n_rows)
+        return float(self.loss.self_concordance or 0.0) * float(np.abs(scores - reference).max()) > CHORD
+
     def hessian(self, scores: Array, fold: int) -> Array:
         """The losses' Hessian of one fold at scores of its own."""
         return self.gram(self.weights[fold] * self.loss.curvature(self.y, scores), slice(0, self.n_rows))
@@ -338,6 +360,16 @@ class FoldRows:
             squares += np.einsum("ki,ki->k", weighted, slopes)
             gradients += weighted @ rows
         return gradients, squares, farthest if long is not None else farthest[[0, 0]]
+
+    def find_margins(self, models: Array, references: Sequence[Array]) -> tuple[Array, NDArray[np.bool_]]:
+        """At most how far the exact scores under some models have to move to change the piece of the loss that their references are in, negative where they have; and which of these are curved."""
+        scores = models @ self.data.T
+        curved = np.array([self.loss.curvature(self.y, reference) > 0.0 for reference in references])
+        depths = self.loss.piece_depth(self.y[None], scores)
+        # The evaluation of a depth is a product and one or two differences of numbers of these sizes.
+        slack = self.score_error(models)[:, None] * self.lengths + self.noise
+        slack += FEW * (np.abs(depths) + np.abs(scores) + self.loss.target_size(self.y))
+        return np.where(curved, depths, -depths) - slack * (1.0 + FEW), curved
 
     def errors(self, models: Array, squares: Array, strengths: Array) -> Array:
         """At least the errors of gradients at some models, entry by entry."""
@@ -455,9 +487,8 @@ class PenaltyFolds:
     norms: Array
 
     def __init__(self, rows: FoldRows, strengths: Array, tests: Sequence[Rows], decided: Decided) -> None:
-        constant = rows.loss.self_concordance
-        assert constant is not None
-        self.rows, self.strengths, self.decided, self.constant = rows, strengths, decided, constant
+        self.rows, self.strengths, self.decided = rows, strengths, decided
+        self.constant = float(rows.loss.self_concordance or 0.0)
         self.count = len(tests)
         self.owners = np.repeat(np.arange(self.count), [test.size for test in tests])
         self.places = rows.find_places(tests)
@@ -494,7 +525,7 @@ class PenaltyFolds:
             self.moved = np.full((2, self.count), np.abs(common.scores - common.reference).max())
         self.gradients += self.strengths * self.models
         self.steps, self.ends = np.zeros_like(self.models), self.models.copy()
-        self.nu, self.noise, self.radii = (np.full(self.count, np.inf) for _ in range(3))
+        self.nu, self.noise, self.radii, self.crossed = (np.full(self.count, np.inf) for _ in range(4))
         self._prove(every)
         return known
 
@@ -504,27 +535,20 @@ class PenaltyFolds:
 
     def _prove(self, columns: Rows) -> None:
         """Make the chord steps of some folds from where they stand, and take in what is proven about their ends."""
-        rows, metrics, constant = self.rows, self.metrics.take(columns), self.constant
+        rows, metrics = self.rows, self.metrics.take(columns)
         gradients, models, roots = self.gradients[columns], self.models[columns], metrics.roots
         ahead = (gradients[:, None] @ roots)[:, 0]
         steps = -(roots @ ahead[:, :, None])[:, :, 0]
         errors = rows.errors(models, self.squares[columns], self.strengths[columns])
         noise = (errors[:, None] @ np.abs(roots))[:, 0]
         noise = np.sqrt(np.einsum("ki,ki->k", noise, noise)) * (1.0 + gamma(2 * rows.size + 16))
-        eta, theta = metrics.eta, metrics.theta
+        theta = metrics.theta
         nu = np.sqrt(np.einsum("ki,ki->k", ahead, ahead)) * (1.0 + theta + FEW * rows.size) + noise + TINY
-        off = rows.longest * rows.score_error(models) + 2.0 * rows.noise
-        rho = constant * (off + self.moved[:, columns]) * (1.0 + FEW) + FEW
-        largest, lengths = self._largest(columns), np.ones(columns.size)
-        radii = step_radii(constant * largest[0], nu, rho[0], eta)
-        far = np.flatnonzero(~np.isfinite(radii) & (constant * largest[1] * nu < 1.0))
-        if far.size:
-            within = self._bound_without_long(columns[far], nu[far], rho[1, far], largest[1, far])
-            # So far the steps go, and so near to the optima they end; a longer step has more noise.
-            radii[far], lengths[far] = (
-                0.5 * within * (1.0 + FEW),
-                np.where(within < np.inf, 0.5 * within / nu[far], 1.0),
-            )
+        if rows.loss.piecewise:
+            radii, lengths = self._bound_between_kinks(columns, nu), np.ones(columns.size)
+        else:
+            radii, lengths = self._bound_smoothly(columns, nu)
+        # A longer step has more noise.
         radii += (noise + 2.0 * theta * nu) * np.maximum(lengths, 1.0)
         ends = models + lengths[:, None] * steps
         # Adding the step rounds every entry once; a unit vector has at most the root of the trace in the metric.
@@ -534,6 +558,41 @@ class PenaltyFolds:
         self.steps[columns], self.ends[columns] = steps, ends
         self.nu[columns], self.noise[columns], self.radii[columns] = nu, noise, radii * (1.0 + FEW)
         self._take(columns)
+
+    def _bound_smoothly(self, columns: Rows, nu: Array) -> tuple[Array, Array]:
+        """At least the distances of the optima from the ends of some models' steps, in their metrics, and the steps' lengths; ``nu``: at least the norms of the gradients."""
+        rows, constant, eta = self.rows, self.constant, self.metrics.eta[columns]
+        off = rows.longest * rows.score_error(self.models[columns]) + 2.0 * rows.noise
+        rho = constant * (off + self.moved[:, columns]) * (1.0 + FEW) + FEW
+        largest, lengths = self._largest(columns), np.ones(columns.size)
+        radii = step_radii(constant * largest[0], nu, rho[0], eta)
+        far = np.flatnonzero(~np.isfinite(radii) & (constant * largest[1] * nu < 1.0))
+        if far.size:
+            within = self._bound_without_long(columns[far], nu[far], rho[1, far], largest[1, far])
+            # So far the steps go, and so near to the optima they end.
+            radii[far], lengths[far] = (
+                0.5 * within * (1.0 + FEW),
+                np.where(within < np.inf, 0.5 * within / nu[far], 1.0),
+            )
+        return radii, lengths
+
+    def _bound_between_kinks(self, columns: Rows, nu: Array) -> Array:
+        """At least the distances of the optima from the ends of some models' steps under a piecewise quadratic loss, in their metrics."""
+        rows, eta = self.rows, self.metrics.eta[columns]
+        margins, curved = rows.find_margins(self.models[columns], [self.references[k] for k in columns])
+        norms = self.norms * (self.growth[columns, None] * (1.0 + FEW))
+        shares = rows.weights[columns] * np.square(norms) * (rows.loss.smoothness * (1.0 + gamma(rows.n_rows + 16)))
+        self.crossed[columns] = np.einsum("ki,ki->k", shares, margins <= 0.0)
+
+        def add_crossing(radii: Array, side: NDArray[np.bool_]) -> Array:
+            found: Array = np.einsum("ki,ki->k", shares, side & ~(margins > radii[:, None] * norms))
+            return found
+
+        known = np.where(eta < 1.0, 1.0 - eta, np.nan)
+        within = piece_radius(nu, known, lambda radii: add_crossing(radii, curved)) * (1.0 + FEW)
+        lost, gained = (eta + add_crossing(within, side) * (1.0 + FEW) + FEW for side in (curved, ~curved))
+        factor = np.maximum(lost / (1.0 - lost), gained / (1.0 + gained)) * (1.0 + FEW)
+        return np.where(np.isfinite(within) & (lost < 1.0), factor * nu * (1.0 + FEW), np.inf)
 
     def _bound_without_long(self, columns: Rows, nu: Array, rho: Array, largest: Array) -> Array:
         """At least the distances of some models from their optima, in metrics without long rows.
@@ -666,11 +725,15 @@ class PenaltyFolds:
             half = needed[owners] * unit
             needed[owners[~self.decided(scores - half, scores + half)]] = share
         needed = needed[columns]
-        chord = np.expm1(self.constant * self.moved[1, columns]) + TINY
+        chord = np.minimum(self.crossed[columns], 1.0) if rows.loss.piecewise else 0.0
+        chord += np.expm1(self.constant * self.moved[1, columns]) + TINY
         n_steps = np.maximum(np.log(needed / chord) / np.log(np.clip(rates, 1e-30, 0.9)), 0.0)
         own = np.minimum(self.constant * self._largest(columns)[1] * self.nu[columns], 1.0)
         n_own = np.where(own <= needed, 0.0, np.where(own**2 <= needed, 1.0, 2.0))
         pays: NDArray[np.bool_] = n_steps * step > renewal + n_own * step
+        if rows.loss.piecewise:
+            # In the metric of other pieces steps may go round in circles, and nothing may be provable.
+            pays |= (self.crossed[columns] > 0.0) & ((rates > CIRCLING) | ~np.isfinite(self.radii[columns]))
         return pays
 
 
@@ -732,9 +795,9 @@ class ChordFolds:
 
     def _find_common(self, strengths: Array, start: "Array | Common", known: bool) -> Common:
         """The common model of a penalty, from that of another one or from a model."""
-        rows, constant = self.rows, self.penalties[0].constant
+        rows = self.rows
         means, strength, diagonal = rows.shares.mean(axis=1), strengths.mean(axis=0), np.arange(rows.size)
-        anywhere = known or constant == 0.0
+        anywhere = known or rows.loss.self_concordance == 0.0
         if isinstance(start, Common):
             model, found, reference, grams = (
                 start.model,
@@ -747,7 +810,7 @@ class ChordFolds:
             found = rows.compute_slopes(model)
             reference, grams = found[0], rows.compute_grams(found[0])
         for step in range(MOST_CENTRAL_STEPS):
-            if constant * np.abs(found[0] - reference).max() > CHORD:
+            if rows.has_moved(found[0], reference):
                 reference, grams = found[0], rows.compute_grams(found[0])
             hessian = np.tensordot(means, grams, 1)
             hessian[diagonal, diagonal] += strength

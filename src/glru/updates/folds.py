@@ -32,7 +32,7 @@ from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.linalg import FEW, TINY, Array, Matrix, as_matrix, gamma
 from glru.problem import Problem
 from glru.regions.local import local_radius
-from glru.updates.chord_folds import SMALL
+from glru.updates.chord_folds import SMALL, has_chords
 
 Rows = NDArray[np.intp]
 Decided = Callable[[Array, Array], NDArray[np.bool_]]
@@ -80,18 +80,23 @@ INEXACT, MOST_PRODUCTS = 0.1, 200
 def has_folds(problem: Problem) -> bool:
     """Whether the models of several folds are found and certified together.
 
-    A smooth loss and a penalty with squares on every column; with an intercept a self-concordant loss. Dense data may be wider than tall where the loss has
+    A smooth loss and a penalty with squares on every column; with an intercept a self-concordant loss, or of few columns a piecewise quadratic one. Dense data may be wider than tall where the loss has
     third derivatives: others are left to the row side, where least squares have a closed form. Least squares with hundreds of columns are left to their Hessians,
     of which one step each ends.
     """
     if problem.loss.several or not (problem.in_memory and problem.arrays.stable and problem.penalty.smooth):
         return False
-    certified = problem.loss.self_concordance is not None or not problem.fit_intercept
+    certified = has_steps(problem) or has_chords(problem)
     widest = WIDEST if problem.loss.self_concordance else 1
     few = problem.n_columns > 0 and (problem.is_sparse or problem.n_columns <= widest * problem.n_rows)
     if problem.loss.self_concordance == 0.0 and SMALL < problem.n_columns <= min(MOST_COLUMNS, 0.5 * problem.n_rows):
         return False
     return certified and few and np.isfinite(problem.loss.smoothness) and problem.penalty.strong_convexity > 0.0
+
+
+def has_steps(problem: Problem) -> bool:
+    """Whether models are certified in the metric of the penalty, of any number of columns."""
+    return problem.loss.self_concordance is not None or not problem.fit_intercept
 
 
 @final
