@@ -171,7 +171,7 @@ def test_carried_bounds_of_scores_hold(lam, noise):
         scores = np.array([X[12:, columns] @ _newton(X[:12, columns], y, lam) for columns in left])
         for query, sign in ((q, s) for q in range(6) for s in (-1.0, 1.0)):
             slopes = sign * (np.arange(6) == query)
-            lower = screen.bounds(family, chosen, (sign * float(family.query_scores[query]), slopes))
+            lower, _ = screen.bounds(family, chosen, (sign * float(family.query_scores[query]), slopes))
             assert np.all(lower <= sign * scores[:, query] + 1e-10)
             assert np.count_nonzero(np.isfinite(lower)) > 20
 

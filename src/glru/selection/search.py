@@ -303,7 +303,9 @@ class Walk:
     def _moves(self) -> MoveList:
         """All moves in the order in which ties are broken: by their lowest column."""
         settings, size = self.settings, self.chosen.size
-        here = np.isin(self._first, self.chosen)
+        here = np.zeros(self.problem.n_columns, dtype=bool)
+        here[self.chosen] = True
+        here = here[self._first]
         most = self.problem.n_columns if settings.max_features is None else settings.max_features
         leave = here & (settings.direction != "forward") & (size - self._sizes >= settings.min_features)
         come = ~here & (settings.direction != "backward") & (size + self._sizes <= most)
@@ -353,7 +355,7 @@ class StepContest:
         if not self.naive:
             self.screened = judge.screen(moves, budget, self.contest)
             self.contest.settle(slice(self.offset, None), self.screened.lower, self.screened.upper)
-        self.stages = [self.screened.stage] * len(moves)
+        self.stages: dict[int, str] = {}
         self.n_open = 0
         self.looked_at: set[int] = set()
 
@@ -404,7 +406,11 @@ class StepContest:
         n_rows, bounds = self.judge.n_rows, self.criterion.mean_bounds
         low, high = bounds(value.lower, value.upper, n_rows)
         known = {"value_lower": low, "value_upper": high, "n_open": self.n_open, "seconds": self.seconds}
-        counts = {stage: self.stages.count(stage) for stage in dict.fromkeys(self.stages)}
+        found = list(self.stages.values())
+        counts = {stage: found.count(stage) for stage in dict.fromkeys(found)}
+        if len(found) < len(self.moves):
+            first = self.screened.stage
+            counts = {first: len(self.moves) - len(found) + counts.pop(first, 0), **counts}
         ends = bounds(self.contest.lower[self.offset :], self.contest.upper[self.offset :], n_rows)
         first = bounds(self.screened.lower, self.screened.upper, n_rows)
         table = [np.asarray(part)[kept] for part in (*ends, *first, self.screened.certain)]

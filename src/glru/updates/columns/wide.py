@@ -308,6 +308,11 @@ class WideColumns(ColumnModels):
         return sums * np.exp(self.constant * most * (1.0 + FEW)) * (1.0 + gamma(norms.size + 8)) * (1.0 + FEW)
 
 
+STEP_NUMBERS = "most", "second", "fourth", "seen", "tau_error", "system", "least", "delta", "delta_error", "size"
+STEP_NUMBERS += "weighted", "lengths", "inner", "inner_error"
+"""What :class:`Steps` knows of each column."""
+
+
 @final
 class Steps:
     """One Newton step for every column of a block, and what it proves."""
@@ -340,7 +345,7 @@ class Steps:
         self.delta_error += FEW * np.abs(self.delta)
         self.size = np.abs(self.delta) + self.delta_error
         self.weighted, self.lengths = weighted, lengths
-        self._inner = inner, off
+        self.inner, self.inner_error = inner, off
 
     @property
     def unit_moves(self) -> Moves:
@@ -351,8 +356,7 @@ class Steps:
     @property
     def s_bounds(self) -> Bounds:
         """Bounds of ``x^T D tau``."""
-        inner, off = self._inner
-        low, high = inner - off, inner + off
+        low, high = self.inner - self.inner_error, self.inner + self.inner_error
         return np.where(low > 0.0, low, 0.0), np.where(np.isfinite(high), high, np.inf)
 
     def _gradient_norms(self) -> tuple[Array, Array]:
@@ -387,9 +391,14 @@ class Steps:
         metric = self.family.metric
         return -metric.solve_border(to_host(self.family.arrays.put(metric.responses.T) @ self.values))
 
-    def take(self, members: NDArray[np.bool_]) -> "Steps":
+    def take(self, members: NDArray[Any]) -> "Steps":
         """The steps of some columns."""
-        return Steps(self.family, self.block.take(members))
+        found, take = Steps.__new__(Steps), self.family.arrays.take
+        found.family, found.block = self.family, self.block.take(members)
+        found.values, found.tau = take(self.values, members), take(self.tau, members)
+        for name in STEP_NUMBERS:
+            setattr(found, name, getattr(self, name)[members])
+        return found
 
     def respond(self, forces: Any, change: Array) -> tuple[Any, Array]:
         """How a Newton step that answers forces moves the scores and ``beta``, which a given ``change`` is part of."""
@@ -445,6 +454,71 @@ class Steps:
             half = norms * radius + np.abs(met) * self.delta_error + off * self.size + family.query_errors[:, None]
             half = half + FEW * (np.abs(self.delta * met) + np.abs(centers))
         return family.widened(centers, half * (1.0 + FEW))
+
+    def bounds_to_second_order(self) -> Bounds:
+        r"""Bounds of the queries' scores under every model without a column, from the gradient that its step leaves.
+
+        With :math:`g = \tilde X^\top \epsilon` that gradient, :math:`u` the way from the candidate to the optimum, :math:`H_j` the metric and
+        :math:`\bar H` the Hessian averaged on that way, which differs from it by :math:`\tilde X^\top (\bar D - D) \tilde X`,
+
+        .. math:: q^\top u = -a^\top g + a^\top (H_j - \bar H) u, \quad a = H_j^{-1} q .
+
+        The scores of ``a`` are those of the query's answer less :math:`\tau_j m_j / (\lambda_j - s_j)`. On the way a curvature changes by at most
+        :math:`e^{\rho_i}`, :math:`\rho_i = M (|t_i| + \|x_i\| r)`, so the last part is at most
+        :math:`r (\sum_i d_i (\tilde x_i^\top a)^2 (e^{\rho_i} - 1)^2)^{1/2}`: of third order, row by row.
+        """
+        family, base, answers = self.family, self.family.base, self.family.answers
+        if not (family.constant > 0.0 and family.arrays.stable and self.block.sign < 0.0):
+            return self.bounds()
+        constant, root, total, unit = family.constant, family.metric.root, family.total, gamma(base.scores.size + 8)
+        with np.errstate(all="ignore"):
+            error = self.size * self.tau_error + self.delta_error * self.most
+            moves, exponent = self.tau * self.delta, family.base_exponent
+            most = (constant * (np.abs(self.delta) * self.most + error) + exponent) * (1.0 + FEW)
+            forces, rounding = self._forces(moves, error, most)
+            scaled = np.divide(forces, root[:, None], out=np.zeros_like(forces), where=root[:, None] > 0.0)
+            size = length(scaled, axis=0) * (1.0 + unit)
+            rounding = (rounding + base.nu) * (1.0 + FEW)
+            radius = family.radius((size + rounding) * (1.0 + FEW) + TINY, most)
+            # The answers to the queries, off by twice what they miss, and what the column adds to them.
+            seen = np.divide(answers.duals, root[:, None], out=np.zeros_like(answers.duals), where=root[:, None] > 0.0)
+            met, off = self.queries
+            ratio, ratio_error = met / self.system, (off + np.abs(met) * (self.inner_error / self.least)) / self.least
+            share = (np.abs(ratio) + ratio_error) * (1.0 + FEW)
+            along = np.einsum("ij,ij->j", self.tau, forces)
+            correction = ratio * along - seen.T @ scaled
+            missed = 2.0 * answers.residual_norms + unit * length(seen, axis=0) * (1.0 + FEW)
+            half = np.outer(missed, size) + share * (size * (unit * self.second + total * self.tau_error))
+            half += ratio_error * np.abs(along) + answers.norms[:, None] * rounding
+            norms = np.where(family.used, family.known.norms, 0.0)
+            changes = np.expm1((constant * (np.abs(moves) + np.outer(norms, radius) + error) + exponent) * (1.0 + FEW))
+            largest = changes[family.used].max(axis=0, initial=0.0)
+            changes *= changes
+            own = np.sqrt(family.metric.curvatures @ (changes * np.square(self.tau))) + self.tau_error * total * largest
+            third = np.sqrt(np.square(seen).T @ changes) + np.outer(missed, largest) + share * own
+            half += third * radius * (1.0 + 2.0 * unit)
+            # What first-order bounds are off by: see ``bounds``.
+            half += np.abs(met) * self.delta_error + off * self.size + family.query_errors[:, None]
+            centers = family.query_scores[:, None] + self.delta * met + correction
+            half += FEW * (np.abs(self.delta * met) + np.abs(ratio * along) + np.abs(correction) + np.abs(centers))
+        return family.widened(centers, half * (1.0 + FEW))
+
+    def _forces(self, moves: Array, error: Array, exponent: Array) -> tuple[Array, Array]:
+        """What the losses' slopes after some moves differ by from their linearisation, and at least the norm of its error.
+
+        ``error``: of the moves; ``exponent``: the logarithm of what curvatures may differ by on the way. The derivatives of the difference by the score before
+        and by the move are at most ``e^exponent - 1`` times the curvature. Slopes are off by what an error of the score would do, and by their evaluation.
+        """
+        family, base, loss, y = self.family, self.family.base, self.family.problem.loss, self.family.y
+        before, after = loss.gradient(y, base.scores), loss.gradient(y[:, None], base.scores[:, None] + moves)
+        forces = family.weights[:, None] * (after - before[:, None]) - family.metric.curvatures[:, None] * moves
+        spread = family.metric.spread((np.array([base.errors[0]]), np.array([base.errors[1]])))
+        parts = np.where(family.used, family.weights * family.known.norms, 0.0)
+        sizes = parts @ np.abs(after) + parts @ np.abs(before) + FEW * self.second * self.size
+        off = np.expm1(exponent) * (error * family.total + spread) + 2.0 * np.exp(exponent) * (
+            spread + FEW * self.second * self.size
+        )
+        return forces, (off + family.unit * sizes) * (1.0 + gamma(parts.size + 8))
 
 
 @final
