@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 import glru
+from glru.updates.columns import Steps
 from glru.verify.report import _criterion
 from glru.verify.retraining import retrain
 from tests.attack.generators import (
@@ -345,6 +346,8 @@ def _wide_columns(
         "WideColumns": family.bounds(make, lam, sign, centers),
         "WideColumns, refined": family.refined(block, never, 4),
     }
+    if family.usable:
+        found["WideColumns, second order"] = Steps(family, block).bounds_to_second_order()
     alone = [family.refine_one(block.take(np.array([k])), lambda *ends: False) for k in range(lam.size)]
     found["WideColumns, alone"] = (
         np.column_stack([one.lower for one in alone]),

@@ -300,3 +300,45 @@ def test_columns_that_move_far_are_stepped_on_together():
     for j in columns[:12]:
         scores, off = retrained(solution.problem, glru.RemoveColumns([j]), without(Q, j))
         assert_inside(lower[:, j], upper[:, j], scores, off)
+
+
+def _logistic_model(X, y, lam, fit_intercept):
+    """Coefficients of a logistic regression to all digits, the intercept last."""
+    X = np.column_stack([X, np.ones(len(X))]) if fit_intercept else X
+    strengths, coef = np.full(X.shape[1], lam), np.zeros(X.shape[1])
+    strengths[X.shape[1] - fit_intercept :] = 0.0
+    for _ in range(40):
+        p = 1.0 / (1.0 + np.exp(y * (X @ coef)))
+        hessian = X.T @ ((p * (1.0 - p))[:, None] * X) + np.diag(strengths)
+        coef = coef - np.linalg.solve(hessian, strengths * coef - X.T @ (y * p))
+    return coef
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize(("lam", "size"), [(3.0, 1.0), (1.0, 1.0), (3.0, 0.01)])
+def test_second_order_bounds_hold_and_are_tight(lam, size, fit_intercept):
+    """What a step leaves of the gradient is followed to the optimum: bounds are off by a share of it."""
+    n, n_columns, shares = 24, 40, []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X, Q = rng.normal(size=(n, n_columns)), rng.normal(size=(4, n_columns))
+        X[:, :8] *= size
+        y = np.where(X[:, 10] + rng.normal(size=n) > 0.0, 1.0, -1.0)
+        problem = glru.Problem(X, y, penalty=glru.L2(lam), fit_intercept=fit_intercept, scaling="sum")
+        family = WideColumns(glru.solve(problem, tol=1e-13), as_matrix(Q))
+        columns = np.arange(16)
+        block = family.block(
+            (as_matrix(X[:, columns]), as_matrix(Q[:, columns])),
+            problem.quadratic[columns],
+            -1.0,
+            None if family.side.center is None else family.side.center[columns],
+        )
+        steps = Steps(family, block)
+        (first_lower, first_upper), (lower, upper) = steps.bounds(), steps.bounds_to_second_order()
+        for j in columns:
+            coef = _logistic_model(np.delete(X, j, axis=1), y, lam, fit_intercept)
+            scores = np.delete(Q, j, axis=1) @ coef[: n_columns - 1] + (coef[-1] if fit_intercept else 0.0)
+            assert_inside(lower[:, j], upper[:, j], scores, 1e-12)
+        known = np.isfinite(first_upper)
+        shares.append(np.median((upper - lower)[known] / (first_upper - first_lower)[known]))
+    assert max(shares) < 0.5

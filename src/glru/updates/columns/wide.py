@@ -470,38 +470,48 @@ class Steps:
         family, base, answers = self.family, self.family.base, self.family.answers
         if not (family.constant > 0.0 and family.arrays.stable and self.block.sign < 0.0):
             return self.bounds()
-        constant, root, total, unit = family.constant, family.metric.root, family.total, gamma(base.scores.size + 8)
+        root, unit = family.metric.root[:, None], gamma(base.scores.size + 8)
         with np.errstate(all="ignore"):
-            error = self.size * self.tau_error + self.delta_error * self.most
-            moves, exponent = self.tau * self.delta, family.base_exponent
-            most = (constant * (np.abs(self.delta) * self.most + error) + exponent) * (1.0 + FEW)
-            forces, rounding = self._forces(moves, error, most)
-            scaled = np.divide(forces, root[:, None], out=np.zeros_like(forces), where=root[:, None] > 0.0)
-            size = length(scaled, axis=0) * (1.0 + unit)
+            error, moves = self.size * self.tau_error + self.delta_error * self.most, self.tau * self.delta
+            exponent = family.constant * (np.abs(self.delta) * self.most + error) + family.base_exponent
+            exponent *= 1.0 + FEW
+            forces, rounding = self._forces(moves, error, exponent)
             rounding = (rounding + base.nu) * (1.0 + FEW)
-            radius = family.radius((size + rounding) * (1.0 + FEW) + TINY, most)
-            # The answers to the queries, off by twice what they miss, and what the column adds to them.
-            seen = np.divide(answers.duals, root[:, None], out=np.zeros_like(answers.duals), where=root[:, None] > 0.0)
+            scaled = np.divide(forces, root, out=np.zeros_like(forces), where=root > 0.0)
+            size = length(scaled, axis=0) * (1.0 + unit)
+            radius = family.radius((size + rounding) * (1.0 + FEW) + TINY, exponent)
+            # The scores of the queries' answers times the roots of the curvatures: off by twice what the answers miss.
+            seen = np.divide(answers.duals, root, out=np.zeros_like(answers.duals), where=root > 0.0)
+            missed = 2.0 * answers.residual_norms + unit * length(seen, axis=0) * (1.0 + FEW)
             met, off = self.queries
             ratio, ratio_error = met / self.system, (off + np.abs(met) * (self.inner_error / self.least)) / self.least
             share = (np.abs(ratio) + ratio_error) * (1.0 + FEW)
             along = np.einsum("ij,ij->j", self.tau, forces)
             correction = ratio * along - seen.T @ scaled
-            missed = 2.0 * answers.residual_norms + unit * length(seen, axis=0) * (1.0 + FEW)
-            half = np.outer(missed, size) + share * (size * (unit * self.second + total * self.tau_error))
+            half = np.outer(missed, size) + share * (size * (unit * self.second + family.total * self.tau_error))
             half += ratio_error * np.abs(along) + answers.norms[:, None] * rounding
-            norms = np.where(family.used, family.known.norms, 0.0)
-            changes = np.expm1((constant * (np.abs(moves) + np.outer(norms, radius) + error) + exponent) * (1.0 + FEW))
-            largest = changes[family.used].max(axis=0, initial=0.0)
-            changes *= changes
-            own = np.sqrt(family.metric.curvatures @ (changes * np.square(self.tau))) + self.tau_error * total * largest
-            third = np.sqrt(np.square(seen).T @ changes) + np.outer(missed, largest) + share * own
-            half += third * radius * (1.0 + 2.0 * unit)
+            half += self._third_order(np.abs(moves) + error, radius, seen, missed, share)
             # What first-order bounds are off by: see ``bounds``.
             half += np.abs(met) * self.delta_error + off * self.size + family.query_errors[:, None]
             centers = family.query_scores[:, None] + self.delta * met + correction
             half += FEW * (np.abs(self.delta * met) + np.abs(ratio * along) + np.abs(correction) + np.abs(centers))
         return family.widened(centers, half * (1.0 + FEW))
+
+    def _third_order(self, moves: Array, radius: Array, seen: Array, missed: Array, share: Array) -> Array:
+        """At least what the Hessian's change on the way to the optimum does to the queries' scores.
+
+        ``moves``: at least those of the scores; ``seen``: the queries' answers, off by ``missed``; ``share``: what each column has of them.
+        """
+        family, unit = self.family, gamma(self.family.base.scores.size + 8)
+        norms = np.where(family.used, family.known.norms, 0.0)
+        changes = family.constant * (moves + np.outer(norms, radius)) + family.base_exponent
+        changes = np.expm1(changes * (1.0 + FEW)) * (1.0 + FEW)
+        largest = changes[family.used].max(axis=0, initial=0.0)
+        changes *= changes
+        own = np.sqrt(family.metric.curvatures @ (changes * np.square(self.tau)))
+        own += family.total * self.tau_error * largest
+        found = np.sqrt(np.square(seen).T @ changes) + np.outer(missed, largest) + share * own
+        return found * radius * (1.0 + 2.0 * unit)
 
     def _forces(self, moves: Array, error: Array, exponent: Array) -> tuple[Array, Array]:
         """What the losses' slopes after some moves differ by from their linearisation, and at least the norm of its error.
