@@ -630,9 +630,7 @@ MUTANTS: dict[str, Mutant] = {
     "forces-taken-as-exact-beside-a-new-column": Mutant(
         "glru.updates.columns.wide:Steps._base_norms", _base_without(size=0.0), SLACK
     ),
-    "third-order-of-columns-dropped": Mutant(
-        "glru.updates.columns.wide:Steps._third_order", scaled(0.01), COLUMNS
-    ),
+    "third-order-of-columns-dropped": Mutant("glru.updates.columns.wide:Steps._third_order", scaled(0.01), COLUMNS),
     "gradient-after-a-step-of-columns-off-by-a-tenth": Mutant(
         "glru.updates.columns.wide:Steps._forces", result(lambda found: (0.9 * found[0], found[1])), COLUMNS
     ),

@@ -3,12 +3,13 @@
 import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 
 import numpy as np
 import pytest
 
 import glru
-from glru.updates.columns import Steps
+from glru.updates.columns import Steps, SubsetRows
 from tests.cases import make
 from tests.core import (
     HostArrays,
@@ -99,6 +100,27 @@ def test_a_search_stops(clock, method):
     assert len(part.path) < len(whole.path)
     assert [step.columns for step in part.path] == [step.columns for step in whole.path[: len(part.path)]]
     assert set(part.selected) == set(range(8)) - {j for step in part.path for j in step.columns}
+
+
+def test_a_search_stops_between_batches_of_left_out_rows(monkeypatch):
+    """A leave-one-out judge asks for the time before each batch of models, not only between candidates of a step."""
+    seen = []
+    monkeypatch.setattr(import_module("glru.updates.columns.subset_rows"), "ENTRIES_TOGETHER", 1)
+    bound = SubsetRows._bound
+
+    def count(self, sets, *rest):
+        seen.append(sets.size)
+        return bound(self, sets, *rest)
+
+    monkeypatch.setattr(SubsetRows, "_bound", count)
+    problem = make(glru.Logistic(), glru.L2(0.01), 40, 8)
+    glru.stepwise(problem, max_steps=1)
+    whole = len(seen)
+    seen.clear()
+    # Time runs only while rows are bounded.
+    monkeypatch.setattr(_budget.time, "monotonic", lambda: float(len(seen)))
+    part = glru.stepwise(problem, max_steps=1, max_seconds=3.0)
+    assert part.interrupted and len(seen) == 3 < whole
 
 
 @pytest.mark.parametrize("search", [glru.loocv, glru.cross_val_predict])

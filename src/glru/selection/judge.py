@@ -234,6 +234,8 @@ class ValidationJudge(Judge):
     def value(self, thorough: bool = False) -> Value:
         model, criterion = self.model, self.rows.criterion
         bounds = None if thorough else self.screening.present()
+        # What follows may form a matrix as large as the data: degrees of freedom, or a certificate of its own.
+        model.budget.check()
         if bounds is not None:
             low, high = self.present.bounds(*bounds)
             if criterion.is_known(ROUGH, low, high):

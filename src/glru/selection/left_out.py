@@ -185,7 +185,7 @@ class LeaveOneOutJudge(Judge):
 
     @cached_property
     def _family(self) -> SubsetModels:
-        return SubsetModels(self.model.whole, self.model.whole.matrix[np.arange(0)])
+        return SubsetModels(self.model.whole, self.model.whole.matrix[np.arange(0)], self.model.budget)
 
     @cached_property
     def _present(self) -> tuple[HeldOutSets, int] | None:

@@ -377,7 +377,7 @@ class ColumnFamilies(Screening):
     ) -> tuple[Array, Array]:
         """Bounds after moves to models of as many columns, from the present model; the models are kept."""
         model = self.model
-        self._subsets = self._subsets or SubsetModels(model.whole, self.X)
+        self._subsets = self._subsets or SubsetModels(model.whole, self.X, model.budget)
         columns = np.array([move.apply(model.chosen) for move in moves]).reshape(len(moves), -1)
         lower, upper, models = self._subsets.bounds(columns, model.pack_sets(columns), decided)
         size = columns.shape[1]
@@ -403,7 +403,9 @@ class ColumnFamilies(Screening):
             if has_products(model.problem):
                 # A few products: from further away the family would have to form its metric twice.
                 solution = train(model.problem, tol=POLISHED, start=solution, budget=model.budget)
+            model.budget.check()
             self._wide = WideColumns(solution, self.queries)
+            model.budget.check()
         assert isinstance(self._wide, WideColumns)
         return self._wide
 
@@ -492,6 +494,8 @@ class ColumnFamilies(Screening):
                 self._bound_screened(places, columns, tangent, pending)
             else:
                 pending.take(places, *family.bounds(*self._list_columns(columns, add, pending.budget)))
+            if not add and family.usable:
+                self._bound_some(places, columns, self._find_open(places, pending), pending)
         return lambda: self._step_on(
             places,
             pending,
@@ -518,9 +522,6 @@ class ColumnFamilies(Screening):
         lower, guesses = screen.bounds(family, columns, tangent)
         pending.take_values(places, lower)
         self._bound_first(places, columns, guesses, pending)
-        here = self._find_open(places, pending)
-        if here.size:
-            pending.take(places[here], *family.bounds(*self._list_columns(columns[here], False, pending.budget)))
 
     @staticmethod
     def _find_open(places: Columns, pending: Pending) -> Columns:
@@ -553,280 +554,21 @@ class ColumnFamilies(Screening):
 
     def _make_steps(self, columns: Columns) -> Steps:
         """One step each for some removals, which the screen takes in."""
-        assert self._screen is not None
         steps = Steps(self._make_wide_family(), self._block(columns, False))
-        self._screen.take(columns, steps)
+        if self._screen is not None:
+            self._screen.take(columns, steps)
         return steps
 
     def _bound_some(self, places: Columns, columns: Columns, here: Columns, pending: Pending) -> None:
         """Bound some removals by one step each, and those that this leaves open to second order."""
-        if not here.size:
-            return
-        steps = self._make_steps(columns[here])
-        pending.take(places[here], *steps.bounds())
-        left = np.flatnonzero(np.isin(here, self._find_open(places, pending)))
-        if left.size:
-            pending.take(places[here[left]], *steps.take(left).bounds_to_second_order())
-
-    def carry(self, move: Move) -> "Carried | None":
-        """What the screening of the model after a move takes over from this one."""
-        return None
-
-    def present(self) -> Bounds | None:
-        """Bounds of the validation scores of the present model, where the moves' bounds need them anyway."""
-        return None
-
-    def refine(self, move: Move, decided: AllDecided) -> Bounds | None:
-        """Tighter bounds of the validation scores after one move, by what all moves share; None if nothing is shared."""
-        return None
-
-
-@final
-class ColumnFamilies(Screening):
-    """Moves of rows in memory: single columns by their families, others by the certificate of the carried model."""
-
-    def __init__(self, model: Model, X: Matrix, method: str, carried: "Carried | None" = None) -> None:
-        self.model, self.X, self.method = model, X, method
-        self._local: LocalColumns | None = None
-        self._wide: WideColumns | SmoothColumns | None = None if carried is None else carried.family
-        self._screen: RemovalScreen | None = None if carried is None else carried.screen
-        self._subsets: SubsetModels | None = None
-        self._found: dict[Move, Point] = {}
-        self.is_carried = carried is not None
-
-    def bound(self, moves: MoveList, pending: Pending) -> Iterator[str]:
-        alone, tighten = np.ones(len(moves), dtype=bool), []
-        for add in (False, True):
-            places = np.flatnonzero((moves.add == add) & (moves.sizes == 1))
-            columns = moves.first[places]
-            more = self._bound_family(places, columns, add, pending) if places.size else None
-            if more is not None:
-                tighten.append(more)
-                alone[places] = False
-        for places in self._sets(moves, np.flatnonzero(alone)):
-            tighten.append(partial(self._bound_sets, moves, places, pending))
-            alone[places] = False
-        for k in np.flatnonzero(alone).tolist():
-            pending.budget.check()
-            problem, point = self.model.trial(moves[k], carried=True)
-            queries = self._select(moves[k].apply(self.model.chosen))
-            lower, upper = bound_by_certificate(certify(problem, point), queries)
-            pending.take(np.array([k]), lower[:, None], upper[:, None])
-        stage = "newton" if self.method == "certified" and not alone.all() else "carry"
-        yield stage
-        for more in tighten:
-            more()
-        yield stage
-
-    def _sets(self, moves: MoveList, places: Columns) -> Iterator[Columns]:
-        """Moves whose models are stepped on together, each in the metric of its own Hessian: those with as many columns."""
-        model = self.model
-        if self.method != "certified" or not has_subsets(model.whole):
-            return
-        sizes = model.chosen.size + moves.growth[places]
-        for size in np.unique(sizes):
-            here = places[sizes == size]
-            if size + model.whole.fit_intercept > 0 and here.size * size**2 <= SETS_COST * model.whole.n_rows**2:
-                yield here
-
-    def _bound_sets(self, moves: MoveList, places: Columns, pending: Pending) -> None:
-        self._step_on(
-            places,
-            pending,
-            lambda here, decided: self._set_bounds(
-                [moves[k] for k in places[here]],
-                lambda members, lower, upper: decided(places[here][members], lower, upper),
-            ),
-        )
-
-    def _set_bounds(
-        self, moves: Sequence[Move], decided: Callable[[Columns, Array, Array], Any]
-    ) -> tuple[Array, Array]:
-        """Bounds after moves to models of as many columns, from the present model; the models are kept."""
-        model = self.model
-        self._subsets = self._subsets or SubsetModels(model.whole, self.X)
-        columns = np.array([move.apply(model.chosen) for move in moves]).reshape(len(moves), -1)
-        lower, upper, models = self._subsets.bounds(columns, model.pack_sets(columns), decided)
-        size = columns.shape[1]
-        for move, found in zip(moves, models, strict=True):
-            self._found[move] = Point(found[:size], float(found[size]) if model.whole.fit_intercept else 0.0)
-        return lower, upper
-
-    def present(self) -> Bounds | None:
-        if self.is_carried:
-            return self._make_wide_family().present()
-        problem = self.model.problem
-        if self.method != "certified" or self.model.chosen.size == 0:
-            return None
-        if not self._rows_are_few(False):
-            return self._make_local_family().present() if has_local_columns(problem) else None
-        if not has_wide_columns(problem):
-            return None
-        return self._make_wide_family().present()
-
-    def _make_wide_family(self) -> WideColumns:
-        if self._wide is None:
-            model, solution = self.model, self.model.solution
-            if has_products(model.problem):
-                # A few products: from further away the family would have to form its metric twice.
-                solution = train(model.problem, tol=POLISHED, start=solution, budget=model.budget)
-            self._wide = WideColumns(solution, self.queries)
-        assert isinstance(self._wide, WideColumns)
-        return self._wide
-
-    def _select(self, chosen: Columns) -> Matrix:
-        return self.X if chosen.size == self.X.shape[1] else self.X[:, chosen]
-
-    @cached_property
-    def queries(self) -> Matrix:
-        """The validation rows in the present columns."""
-        return self._select(self.model.chosen)
-
-    def trial(self, move: Move) -> tuple[Problem, Point]:
-        return self.model.trial(move)
-
-    def keep(self, move: Move, point: Point) -> None:
-        """Keep a model after a move, near its optimum."""
-        self._found[move] = point
-
-    def candidate(self, move: Move) -> Point | None:
-        if move in self._found:
-            return self._found[move]
-        if self._local is None or len(move.columns) > 1 or move.add:
-            return None
-        return self._local.candidate(int(np.searchsorted(self.model.chosen, move.columns[0])))
-
-    def refine(self, move: Move, decided: AllDecided) -> Bounds | None:
-        """More Newton steps of one move in the dimension of the rows, if the moves of its kind were bounded there."""
-        columns = np.array(move.columns, dtype=np.intp)
-        if move in self._found:
-            lower, upper = self._set_bounds(
-                [move], lambda _, lower, upper: np.array([decided(lower[:, 0], upper[:, 0])])
-            )
-            return lower[:, 0], upper[:, 0]
-        if self._wide is None or columns.size > 1:
-            return None
-        block = self._block(columns, move.add)
-        if self.is_carried or not has_products(self.model.problem):
-            found = self._wide.refine_one(block, decided)
-            return found.lower, found.upper
-        # A factor costs more than many steps.
-        assert isinstance(self._wide, WideColumns)
-        lower, upper = self._wide.refined(
-            block, lambda *ends: np.array([decided(*(e[:, 0] for e in ends))]), WIDE_STEPS
-        )
-        return lower[:, 0], upper[:, 0]
-
-    def _bound_family(
-        self, places: Columns, columns: Columns, add: bool, pending: Pending
-    ) -> Callable[[], None] | None:
-        """Bound moves of single columns, if a family applies; what is returned bounds those more tightly that matter."""
-        if self.is_carried and not add and self._has_squares(columns):
-            return self._bound_wide(places, columns, add, pending)
-        problem, own = self.model.problem, np.searchsorted(self.model.chosen, columns)
-        if self.method != "certified":
-            if self.method == "glru" and not add and has_carried(problem) and problem.penalty.smooth:
-                pending.take(places, *carried_columns(self.model.solution, self.queries, own))
-                return lambda: None
-        elif add and self._prefers_sets(columns.size):
-            return None
-        elif self._rows_are_few(add) and self._has_squares(columns) and has_wide_columns(problem):
-            return self._bound_wide(places, columns, add, pending)
-        elif self._rows_are_few(add) and self._has_squares(columns) and has_smooth_columns(problem):
-            self._wide = self._wide or SmoothColumns(self.model.solution, self.queries)
-            assert isinstance(self._wide, SmoothColumns)
-            make = partial(self._columns, columns, pending.budget)
-            lam = self.model.whole.quadratic[columns]
-            pending.take(places, *self._wide.bounds(make, lam, 1.0 if add else -1.0))
-            return lambda: None
-        elif not add and has_local_columns(problem):
-            local = self._make_local_family()
-            pending.take(places, *local.closed_form(own))
-            return lambda: self._step_on(
-                places,
-                pending,
-                lambda here, decided: local.bounds(own[here], partial(decided, places[here]), BATCH_STEPS),
-            )
-        return None
-
-    def _bound_wide(self, places: Columns, columns: Columns, add: bool, pending: Pending) -> Callable[[], None]:
-        """Bound moves of single columns in the dimension of the rows: all by one step, then those that matter by more."""
-        family, whole = self._make_wide_family(), self.model.whole
-        tangent = None if add or not family.usable else pending.tangent(family.query_scores)
-        if tangent is None or self._screen is None or not self._bound_carried(places, columns, tangent, pending):
-            few = family.queries.shape[0] <= whole.n_rows and columns.size > 2 * FIRST_BATCH
-            if tangent is not None and few and whole.arrays.stable:
-                self._bound_screened(places, columns, tangent, pending)
-            else:
-                pending.take(places, *family.bounds(*self._list_columns(columns, add, pending.budget)))
-        return lambda: self._step_on(
-            places,
-            pending,
-            lambda here, decided: family.refined(
-                self._block(columns[here], add), partial(decided, places[here]), WIDE_STEPS
-            ),
-        )
-
-    def _list_columns(self, columns: Columns, add: bool, budget: Budget) -> tuple[Any, Array, float, Array | None]:
-        """Columns that leave or come, for one Newton step each."""
-        make, lam = partial(self._columns, columns, budget), self.model.whole.quadratic[columns]
-        return make, lam, 1.0 if add else -1.0, self._centers(columns, add)
-
-    def _bound_screened(self, places: Columns, columns: Columns, tangent: Tangent, pending: Pending) -> None:
-        """Bound removals by the tangent of the value, and the scores of those that this leaves open."""
-        family, whole = self._make_wide_family(), self.model.whole
-        self._screen = screen = RemovalScreen(family, whole.matrix, self.X, self.model.chosen, whole.quadratic)
-        dead = whole.dead_columns[columns]
-        screen.take_dead(columns[dead])
-        alive = columns[~dead]
-        family.show_steps(
-            *self._list_columns(alive, False, pending.budget), lambda here, steps: screen.take(alive[here], steps)
-        )
-        lower, guesses = screen.bounds(family, columns, tangent)
-        pending.take_values(places, lower)
-        self._bound_first(places, columns, guesses, pending)
-        here = self._find_open(places, pending)
-        if here.size:
-            pending.take(places[here], *family.bounds(*self._list_columns(columns[here], False, pending.budget)))
-
-    @staticmethod
-    def _find_open(places: Columns, pending: Pending) -> Columns:
-        """Which of some moves, by their numbers, may still be the best and are not known well enough, the most promising first."""
-        own = np.full(pending.size, -1)
-        own[places] = np.arange(places.size)
-        here = own[pending.open_places()]
-        return here[here >= 0]
-
-    def _bound_carried(self, places: Columns, columns: Columns, tangent: Tangent, pending: Pending) -> bool:
-        """Bound removals from what is carried from the last step; whether that leaves few enough open."""
-        family, screen = self._make_wide_family(), self._screen
-        assert screen is not None
-        pending.budget.check()
-        lower, guesses = screen.bounds(family, columns, tangent)
-        pending.take_values(places, lower)
-        most = max(2 * FIRST_BATCH, columns.size // 8)
-        self._bound_first(places, columns, guesses, pending)
-        here = self._find_open(places, pending)
-        if here.size > most:
-            return False
-        self._bound_some(places, columns, here, pending)
-        return True
-
-    def _bound_first(self, places: Columns, columns: Columns, guesses: Array, pending: Pending) -> None:
-        """Bound the removals that seem best by one step each: they rule out many of the others."""
-        width = min(FIRST_BATCH // 2, columns.size)
-        self._bound_some(places, columns, np.argpartition(guesses, width - 1)[:width], pending)
-
-    def _bound_some(self, places: Columns, columns: Columns, here: Columns, pending: Pending) -> None:
-        """Bound some removals by one step each, which the screen takes in."""
-        if here.size:
-            assert self._screen is not None
-            steps = Steps(self._make_wide_family(), self._block(columns[here], False))
-            self._screen.take(columns[here], steps)
-            pending.take(places[here], *steps.bounds())
-            left = np.flatnonzero(np.isin(here, self._find_open(places, pending)))
+        width = max(16, self.model.whole.arrays.chunk // self.model.whole.n_rows)
+        for start in range(0, here.size, width):
+            mine = here[start : start + width]
+            steps = self._make_steps(columns[mine])
+            pending.take(places[mine], *steps.bounds())
+            left = np.flatnonzero(np.isin(mine, self._find_open(places, pending)))
             if left.size:
-                pending.take(places[here[left]], *steps.take(left).bounds_to_second_order())
+                pending.take(places[mine[left]], *steps.take(left).bounds_to_second_order())
 
     def carry(self, move: Move) -> "Carried | None":
         """The family of the model after a column has left, and the screen of its columns; the data is not touched."""
@@ -875,7 +617,11 @@ class ColumnFamilies(Screening):
             width = min(2 * width, max(FIRST_BATCH, self.model.whole.arrays.batch // self.model.whole.n_rows))
 
     def _make_local_family(self) -> LocalColumns:
-        self._local = self._local or LocalColumns(self.model.problem, self.model.near, self.queries)
+        if self._local is None:
+            near = self.model.near
+            self.model.budget.check()
+            self._local = LocalColumns(self.model.problem, near, self.queries)
+            self.model.budget.check()
         return self._local
 
     def _columns(self, columns: Columns, budget: Budget, start: int, stop: int) -> tuple[Matrix, Matrix]:

@@ -1,6 +1,7 @@
 """The search of a stepwise selection: step after step until none is better."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -406,14 +407,11 @@ class StepContest:
         n_rows, bounds = self.judge.n_rows, self.criterion.mean_bounds
         low, high = bounds(value.lower, value.upper, n_rows)
         known = {"value_lower": low, "value_upper": high, "n_open": self.n_open, "seconds": self.seconds}
-        found = list(self.stages.values())
-        counts = {stage: found.count(stage) for stage in dict.fromkeys(found)}
-        if len(found) < len(self.moves):
-            first = self.screened.stage
-            counts = {first: len(self.moves) - len(found) + counts.pop(first, 0), **counts}
+        first = Counter({self.screened.stage: len(self.moves) - len(self.stages)})
+        counts = dict(first + Counter(self.stages.values()))
         ends = bounds(self.contest.lower[self.offset :], self.contest.upper[self.offset :], n_rows)
-        first = bounds(self.screened.lower, self.screened.upper, n_rows)
-        table = [np.asarray(part)[kept] for part in (*ends, *first, self.screened.certain)]
+        screened = bounds(self.screened.lower, self.screened.upper, n_rows)
+        table = [np.asarray(part)[kept] for part in (*ends, *screened, self.screened.certain)]
         return _make_step(problem, self.moves, kept, move, known, counts, table)
 
 

@@ -91,6 +91,7 @@ class SubsetRows:
 
     def _settle(self, sets: Places) -> None:
         """Step some sets on to where a Hessian serves as that of their base, and bound all their rows in closed form."""
+        self.family.budget.check()
         A = self.X[self.places[sets]]
         for k in range(BASE_METRICS):
             here = Step(self.family, A, self.models[sets], self.strengths[self.places[sets]])
@@ -204,6 +205,7 @@ class SubsetRows:
             for step in range(SHARED_STEPS):
                 going, stepped = np.zeros(sets.size, dtype=bool), []
                 for start in range(0, sets.size, height):
+                    self.family.budget.check()
                     part = slice(start, start + height)
                     here = None if steps is None else tuple(known[part] for known in steps)
                     pairs = Pairs(self, sets[part], rows[part], here)
@@ -242,6 +244,7 @@ class SubsetRows:
         """Step pairs on with Hessians of their own, from models in the columns of their sets."""
         family, height = self.family, max(1, ENTRIES_TOGETHER // max(models.shape[1] * self.family.y.size, 1))
         for start in range(0, sets.size, height):
+            family.budget.check()
             here = np.arange(start, min(start + height, sets.size))
             places, best = self.places[sets[here]], np.full(here.size, np.inf)
             A, weights = self.X[places], np.tile(family.weights, (here.size, 1))

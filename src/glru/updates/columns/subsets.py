@@ -13,6 +13,7 @@ import numpy as np
 from numpy.linalg import LinAlgError
 from numpy.typing import NDArray
 
+from glru._options import UNLIMITED, Budget
 from glru.bounds import Bounds, intersect, widen
 from glru.linalg import FEW, TINY, Array, Matrix, gamma, powers_of_two
 from glru.problem import Problem
@@ -112,10 +113,12 @@ class SubsetModels:
         The problem with all columns; its rows are in memory.
     queries : Matrix of shape (n_queries, n_columns)
         Rows whose scores are asked about, with all columns.
+    budget : Budget, default=UNLIMITED
+        Asked before each batch of models.
     """
 
-    def __init__(self, problem: Problem, queries: Matrix) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, queries: Matrix, budget: Budget = UNLIMITED) -> None:
+        self.problem, self.budget = problem, budget
         self.constant = float(problem.loss.self_concordance or 0.0)
         used = np.flatnonzero(problem.weights > 0.0)
         self.y, self.weights = problem.y[used], problem.weights[used]

@@ -308,8 +308,10 @@ class WideColumns(ColumnModels):
         return sums * np.exp(self.constant * most * (1.0 + FEW)) * (1.0 + gamma(norms.size + 8)) * (1.0 + FEW)
 
 
-STEP_NUMBERS = "most", "second", "fourth", "seen", "tau_error", "system", "least", "delta", "delta_error", "size"
-STEP_NUMBERS += "weighted", "lengths", "inner", "inner_error"
+STEP_NUMBERS = (
+    *("most", "second", "fourth", "seen", "tau_error", "system", "least", "delta", "delta_error", "size"),
+    *("weighted", "lengths", "inner", "inner_error"),
+)
 """What :class:`Steps` knows of each column."""
 
 
