@@ -95,7 +95,7 @@ from glru.updates.carry import carry
 from glru.updates.centred_rows import bound_centred, has_centred
 from glru.updates.chord_folds import ChordFolds, FoldRows, has_chords, step_radii
 from glru.updates.class_blocks import ClassBlocks
-from glru.updates.class_folds import ClassFolds
+from glru.updates.class_folds import ClassFolds, has_class_folds
 from glru.updates.class_rows import ClassCandidates, ClassRows, SingleRows
 from glru.updates.class_space import class_space, has_cheap_space, has_class_space
 from glru.updates.columns import (
@@ -253,6 +253,7 @@ __all__ = [
     "has_centred",
     "has_cheap_space",
     "has_chords",
+    "has_class_folds",
     "has_class_space",
     "has_fold_columns",
     "has_folds",

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import mpmath
 import numpy as np
@@ -13,7 +14,18 @@ from tests.attack.cases import DIGITS, Answer
 from tests.certificates.class_truth import retrain_classes
 from tests.certificates.test_after import KINDS, make_change
 from tests.certificates.test_multinomial import problems, wide_problems
-from tests.core import ClassBall, ClassBlocks, ClassCandidates, ClassEllipsoid, ClassRows, certify, class_space, train
+from tests.core import (
+    ClassBall,
+    ClassBlocks,
+    ClassCandidates,
+    ClassEllipsoid,
+    ClassFolds,
+    ClassRows,
+    certify,
+    class_space,
+    has_class_folds,
+    train,
+)
 from tests.rows.data import in_blocks
 
 
@@ -132,6 +144,9 @@ def removals(random: np.random.Generator) -> Iterator[Answer]:
             for n_steps in (1, 3):
                 found = family.refined(rows, reference, never, n_steps)
                 yield f"ClassRows, {n_steps} steps", flat, *(ends.ravel() for ends in found)
+        for factored in (False, True):
+            for numbers in _step_together(problem, solution.point, rows, exact, factored):
+                yield "ClassFolds, without a row", *numbers
         weight = np.array(problem.sample_weight)
         weight[rows[0]] = 0.0
         alone = problem.derive(sample_weight=weight)
@@ -149,6 +164,27 @@ def removals(random: np.random.Generator) -> Iterator[Answer]:
         place = int(np.searchsorted(problem.classes, labels[row]))
         leads = [(line[place][0] - line[k][0], 2 * line[k][1]) for k in range(n_scores) if k != place]
         yield "label, multinomial", leads, np.zeros(len(leads)), np.full(len(leads), np.inf)
+
+
+def _step_together(
+    problem: glru.Problem, start: Any, rows: Any, exact: list[Any], factored: bool
+) -> Iterator[tuple[list[Any], Any, Any]]:
+    """Models without one row each stepped together, in the metric of the smallest weights and probabilities: exact queries and bounds.
+
+    ``exact``: the scores of each row; bounds come with a reference of their own.
+    """
+    folds, n_scores = [problem.without(rows[k : k + 1]) for k in range(rows.size)], problem.n_scores
+    if not has_class_folds(problem, folds):
+        return
+    family = ClassFolds(problem, [problem] * rows.size)
+    family.is_factored = factored and problem.matrix.stores_zeros
+    family.approach(start)
+    with patch.object(ClassFolds, "_shares_metric", lambda family: bool(np.ptp(family.strengths, axis=0).max() == 0.0)):
+        found = family.with_folds(folds).bounds(start, list(rows[:, None]), lambda low, up: np.zeros(len(low), bool))
+    for scores, ((lower, upper), _) in zip(exact, found, strict=True):
+        reference = int(np.argmax(lower[0, n_scores:] == 0.0))
+        leads = [(scores[reference][0] - value, 2 * doubt) for value, doubt in scores[:n_scores]]
+        yield scores[:n_scores] + leads, lower[0], upper[0]
 
 
 def _first(family: ClassRows, rows: Any, reference: Any) -> tuple[Any, Any]:
@@ -175,8 +211,13 @@ def wide(random: np.random.Generator) -> Iterator[Answer]:
                     rows, reference, lambda lower, upper: np.zeros(len(lower), dtype=bool), n_steps
                 )
         whole = glru.loocv(solution, width=random.choice([None, "labels"]), max_seconds=5.0).bounds
+        lines = [exact_queries(problem, int(row), int(reference[place])) for place, row in enumerate(rows)]
+        known = [place for place, line in enumerate(lines) if line is not None]
+        for small, start in ((problem, solution.point), (space.problem, space.place(solution))):
+            for numbers in _step_together(small, start, rows[known], [lines[k] for k in known], False) if known else ():
+                yield f"ClassFolds, {'wide' if small is problem else 'in the space of the rows'}", *numbers
         for place, row in enumerate(rows):
-            exact = exact_queries(problem, int(row), int(reference[place]))
+            exact = lines[place]
             if exact is None:
                 continue
             for name, (lower, upper) in found.items():

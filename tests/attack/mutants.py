@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, settings
 
+from glru.updates.class_folds import FoldMetric
 from tests.attack.mutation import Mutant, Unbound, always, become, inside, result, scaled, scaled_argument
 
 ROOT = Path(__file__).parent.parent.parent
@@ -898,6 +899,15 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "class-folds-least-probabilities-taken-as-those-of-the-metric": Mutant(
         "glru.updates.class_folds:FoldMetric.ratio", always(50.0), CLASSES
+    ),
+    "class-folds-one-metric-of-the-mean-weights": Mutant(
+        "glru.updates.class_folds:ClassFolds.share_metric",
+        lambda _: (
+            lambda family, place, active: FoldMetric.of(
+                family.problem, family.weights[-1], place.least.mean(axis=0), family.is_factored
+            )
+        ),
+        CLASSES,
     ),
     "class-folds-scores-taken-as-exact": Mutant(
         "glru.updates.class_folds:ClassFolds.errors", result(lambda parts: (0.0 * parts[0], 0.0 * parts[1])), CLASSES

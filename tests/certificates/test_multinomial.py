@@ -505,6 +505,30 @@ def count_bounds_around_models(seed):
     return found
 
 
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_one_metric_of_many_folds_is_below_that_of_each(fit_intercept):
+    """Models without one row each: what stands for all of their metrics has the smallest weights and probabilities of any."""
+    rng = np.random.default_rng(8)
+    X, y = rng.normal(size=(200, 3)) * np.append(20.0, np.ones(199))[:, None], np.arange(200) % 3
+    problem = glru.Problem(X, y, glru.Multinomial(), glru.L2(0.01), fit_intercept=fit_intercept)
+    folds = [problem.without(np.array([row])) for row in (0, 7, 31)]
+    family, active = ClassFolds(problem, folds), np.arange(3)
+    assert family._shares_metric()
+    place = family.at(rng.normal(size=(3, 3, 3 + fit_intercept)), active)
+    shared = family.share_metric(place, active).metric.factor
+    for k in active:
+        own = family.make_metric(place, k, k).metric.factor
+        assert np.linalg.eigvalsh(own.T @ own - shared.T @ shared).min() > -1e-12 * np.square(own).sum()
+
+
+def test_probabilities_near_underflow_are_no_part_of_a_metric():
+    """A number below 1e-308 has no relative error: the next smaller one may be half of it."""
+    problem = glru.Problem(np.arange(4.0)[:, None], np.arange(4) % 3, glru.Multinomial(), glru.L2(1.0))
+    family = ClassFolds(problem, [problem])
+    least = family.at(np.array([[[0.0], [230.0], [240.0]]]), np.zeros(1, dtype=np.intp)).least[0]
+    assert np.all(least[:3] > 0.0) and least[2] < 1e-200 and least[3] == 0.0
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_scores_of_folds_err_by_no_more_than_is_said(seed):
     problem, rng = problems(seed), np.random.default_rng(seed)

@@ -101,6 +101,22 @@ def test_sample_weights():
         assert_same(ours, theirs, 1e-6)
 
 
+@pytest.mark.parametrize("form", ["coo", "csc", "dia", "lil", "dok", "bsr"])
+@pytest.mark.parametrize("kind", [sp.coo_array, sp.coo_matrix])
+def test_sparse_formats(kind, form):
+    """Formats whose rows cannot be taken, and duplicate entries that add up."""
+    X = np.random.default_rng(3).normal(size=(30, 3))
+    places = np.nonzero(np.ones_like(X))
+    doubled = kind((np.tile(0.5 * X.ravel(), 2), tuple(np.tile(part, 2) for part in places)), shape=X.shape)
+    scaled = make_pipeline(StandardScaler(with_mean=False), Ridge())
+    for model, y in ((Ridge(), X[:, 0]), (scaled, X[:, 1]), (LogisticRegression(), X[:, 0] > 0.0)):
+        found, expected = (
+            glru.cross_validate(model, data, y, cv=3)["test_score"]
+            for data in (doubled.asformat(form), sp.csr_array(X))
+        )
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
 def test_frames_and_sparse_matrices():
     X, y = cancer()
     estimator = LogisticRegression(C=0.5)

@@ -754,6 +754,14 @@ def test_units_whose_squares_are_no_numbers(unit):
     assert np.all(found.score_lower - 1e-9 <= expected) and np.all(expected <= found.score_upper + 1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore:overflow", "error:All-NaN:RuntimeWarning")
+def test_columns_whose_squares_overflow():
+    """Scales that are not numbers: nothing is proven, and NumPy warns of nothing."""
+    X, y = 1e160 * np.random.default_rng(0).normal(size=(24, 3)), np.arange(24) % 2
+    found = glru.cross_val_predict(make_pipeline(StandardScaler(), LogisticRegression()), X, y, cv=3)
+    assert np.ma.getmaskarray(found).all()
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_weights_beyond_squares():
     """Weights of transformers whose squares overflow end in no error."""

@@ -681,7 +681,7 @@ def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, pena
     # Against what the steps would make of the columns as they are in float64: each value errs by the rounding.
     rho_error = columns.scale_error / scale0**2 + 4.0 * rounding * (1.0 + rounding) + OPERATIONS * UNIT
     largest = np.maximum(np.maximum(made.max(axis=0), -made.min(axis=0)), np.finfo(np.float64).tiny)
-    error = float(max(np.nanmax(rho_error), np.nanmax(moves.errors / largest)))
+    error = float(max(np.fmax.reduce(part, axis=None) for part in (rho_error, moves.errors / largest)))
     if not error <= LARGEST_ERROR:
         raise Unfollowed("the values of a column differ by little more than their rounding")
     # The error is one of 1: far below that a factor is known too badly.

@@ -336,8 +336,9 @@ def split_columns(array: Array) -> Iterator[slice]:
 
 
 def find_largest(errors: Array) -> Array:
-    """The largest error in each column."""
-    return np.nanmax(errors, axis=0, keepdims=True)
+    """The largest error in each column that is a number."""
+    found: Array = np.fmax.reduce(errors, axis=0, keepdims=True)
+    return found
 
 
 def join(given: Any, blocks: list[Columns]) -> Columns:

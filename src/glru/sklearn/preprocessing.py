@@ -173,7 +173,8 @@ def rows_of(values: Any, rows: Rows) -> Any:
     """Some rows of an array, a list, a sparse matrix or a frame, as scikit-learn takes them."""
     from sklearn.utils import _safe_indexing
 
-    return _safe_indexing(values, rows)
+    # Not every format of sparse matrices has rows.
+    return _safe_indexing(values.tocsr() if sp.issparse(values) else values, rows)
 
 
 def as_double(X: Any) -> Any:

@@ -237,7 +237,7 @@ class ClassFolds:
         """The blocks of rows in single precision, centred, with a 1 for an intercept, their columns times the units."""
         found, d = [], self.n_columns
         for block in self.blocks:
-            if isinstance(block, np.ndarray):
+            if self.problem.matrix.stores_zeros:
                 scaled = np.empty((len(block), self.size), dtype=np.float32)
                 np.multiply(block - self.center, self.units[:d], out=scaled[:, :d], casting="unsafe")
                 scaled[:, d:] = self.units[d:]
@@ -568,17 +568,13 @@ def _invert(rows: Any, strengths: Any) -> Any:
 
 
 def _forward(block: Any, lines: Any) -> Any:
-    """Scores of a block's rows under some models, one line each."""
-    if isinstance(block, np.ndarray):
-        return lines @ block.T
-    return np.ascontiguousarray((block @ np.ascontiguousarray(lines.T)).T)
+    """Scores of a block's rows, dense or sparse, under some models, one line each."""
+    return np.ascontiguousarray(lines @ block.T)
 
 
 def _back(block: Any, weights: Any) -> Any:
-    """Sums of a block's rows under some weights, one line each."""
-    if isinstance(block, np.ndarray):
-        return weights @ block
-    return (block.T @ np.ascontiguousarray(weights.T)).T
+    """Sums of a block's rows, dense or sparse, under some weights, one line each."""
+    return weights @ block
 
 
 def _conjugate_gradients(
