@@ -60,6 +60,20 @@ class _Unseen(dict):
         return False
 
 
+def _unknown_shares(solve):
+    """As if nothing were known of any metric without a row."""
+
+    def weaker(candidates, vectors):
+        known = candidates.removals
+        candidates.removals = replace(known, metric_shares=0.0 * known.metric_shares)
+        try:
+            return solve(candidates, vectors)
+        finally:
+            candidates.removals = known
+
+    return weaker
+
+
 nothing = always(0.0)
 zero = become(0.0)
 
@@ -385,6 +399,9 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "tenth-of-the-balls-of-candidates": Mutant(
         "glru.updates.centred_rows:Balls.half_widths", inside(ball_radius=scaled(0.1)), FAMILIES
+    ),
+    "rows-of-leverages-near-one-taken-out-in-part": Mutant(
+        "glru.updates.local_rows:RowCandidates.solve", _unknown_shares, FAMILIES
     ),
     "tenth-of-the-balls-of-gradients": Mutant(
         "glru.updates.centred_rows:Balls.half_widths_by_gradients", scaled(0.1), FAMILIES

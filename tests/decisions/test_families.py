@@ -689,6 +689,25 @@ def test_labels_of_sparse_data_that_is_too_large_for_a_hessian(monkeypatch, shap
     np.testing.assert_array_equal(found.bounds.signs, expected.bounds.signs)
 
 
+@pytest.mark.parametrize("size", [10.0, 30.0, 100.0, 300.0])
+@pytest.mark.parametrize("lam", [0.1, 1.0])
+@np.errstate(all="ignore")
+def test_rows_of_leverages_near_one(size, lam):
+    """The only row with a value in a column, whose leverage is 1 up to 1e-6 to 1e-9: bounds around the ends of Newton steps hold the exact score."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=(12, 2)), np.zeros(12)])
+    y = rng.poisson(np.exp(0.5 * X[:, 0] + 1.0)).astype(float)
+    X[0, 2], y[0] = size, 1000.0
+    problem = glru.Problem(X, y, glru.Poisson(), glru.L2(lam), fit_intercept=True, scaling="sum")
+    solution = glru.solve(problem, tol=1e-13)
+    family = LocalRows(solution, 1.0)
+    assert 0.0 < family.removals(np.array([0])).metric_shares[0] < 1e-4
+    for n_steps in (1, 2, 3):
+        lower, upper = family.refined(np.array([0]), never, n_steps)
+        assert np.isfinite(upper[0] - lower[0])
+        assert_exactly_inside(solution, [(lower, upper)], rows=(0,))
+
+
 def test_products_of_rows_that_nothing_is_proven_of(monkeypatch):
     """A row of more than half the weight, and columns whose products overflow: no bound, and no error."""
     problem = make(glru.Logistic(), glru.L2(0.1), 20, 30, seed=4, density=0.3)

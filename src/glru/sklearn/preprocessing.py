@@ -174,7 +174,7 @@ def rows_of(values: Any, rows: Rows) -> Any:
     from sklearn.utils import _safe_indexing
 
     # Not every format of sparse matrices has rows.
-    return _safe_indexing(values.tocsr() if sp.issparse(values) else values, rows)
+    return _safe_indexing(values.tocsr() if sp.issparse(values) else values, rows)  # type: ignore[attr-defined]
 
 
 def as_double(X: Any) -> Any:

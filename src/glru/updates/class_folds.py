@@ -177,7 +177,7 @@ class ClassFolds:
         self.parts = [slice(k, min(k + height, problem.n_rows)) for k in range(0, problem.n_rows, height)]
         self.depth = height + len(self.parts) + 8
         matrices = [problem.matrix[part] for part in self.parts]
-        self.blocks = [matrix.dense() if matrix.stores_zeros else matrix.data for matrix in matrices]
+        self.blocks: list[Any] = [matrix.dense() if matrix.stores_zeros else matrix.data for matrix in matrices]
         self.is_factored = problem.matrix.stores_zeros and self.size <= min(FACTORED_COLUMNS, 0.05 * problem.n_rows)
         self.solve: Callable[[Any], Any] | None = None
         self.n_products, self.is_shared = 0, False

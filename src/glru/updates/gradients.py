@@ -227,11 +227,13 @@ class Gradients:
         np.fill_diagonal(gram[: problem.n_columns], gram.diagonal()[: problem.n_columns] - problem.quadratic)
         gram = gram + np.triu(gram, 1).T
         square = float(np.linalg.norm(metric.inverse.T @ gram @ metric.inverse)) * self.largest_factor
-        # Rounding errs by gamma |V|^T |X|^T S |X| |V| in the entries, the penalty that was taken out again included.
-        axes = np.sqrt(totals.quadratic)
-        axes = np.append(axes, 0.0) if totals.fit_intercept else axes
-        sizes = self.slope_norm + metric.error_norm(axes)
-        square = square * (1.0 + FEW) + gamma(totals.depth + 4 * metric.size + 16) * (sizes * sizes)
+        # Rounding errs by gamma |V|^T |X|^T S |X| |V| in the entries, the penalty that was taken out again included: that is at most gamma times the product
+        # of two entries of |V|^T c.
+        columns = totals.column_norms.copy()
+        columns[: totals.n_columns] += np.sqrt(totals.quadratic)
+        sizes = float(np.linalg.norm(np.abs(metric.inverse).T @ columns)) * float(np.sqrt(self.largest_factor))
+        unit = gamma(totals.depth + 4 * metric.size + 16)
+        square = square * (1.0 + gamma(metric.size**2 + 8)) + 2.0 * unit * (sizes * sizes) + TINY
         return min(self.slope_norm, float(np.sqrt(square)) * (1.0 + metric.solve_error) * (1.0 + FEW))
 
     @cached_property

@@ -97,7 +97,7 @@ MOST_EXPONENT = 1.0
 """Curvatures that may have changed by more than ``e`` to this power leave room for balls that need no curvatures at the base."""
 
 LEAST_COMPLEMENT = 1e-6
-"""One minus the leverage of a row, at least, in steps of the model without it."""
+"""One minus the leverage of a row, at least, in steps of the model without it where no bound relies on these."""
 
 MOST_LONG, MUCH_SHORTER = 64, 0.8
 """Rows of large norm whose moves are computed one by one, if the others' norms are below this share of the largest."""
@@ -953,8 +953,9 @@ class RowCandidates:
         """The inverses of the Hessians without each row times a vector each, by the Sherman-Morrison formula."""
         solved, removals = self.family.base.metric.solve(vectors), self.removals
         curvatures = removals.weights * removals.curvatures
-        # A row whose leverage rounding leaves no telling from 1 is taken out of the Hessian in part.
-        complements = np.maximum(1.0 - removals.leverages, LEAST_COMPLEMENT)
+        # A row whose leverage rounding leaves no telling from 1 is taken out of the Hessian in part; others are not: bounds around the step's end rely on it.
+        known, complements = removals.metric_shares > 0.0, 1.0 - removals.leverages
+        complements = np.where(known, complements, np.maximum(complements, LEAST_COMPLEMENT))
         multipliers = curvatures * self.arrays.inner(self.block, solved) / complements
         return solved + self.images * self.arrays.put(multipliers)
 
