@@ -350,7 +350,7 @@ MUTANTS: dict[str, Mutant] = {
         "glru.rows.passes:Totals.least_curvature", always(1e6), f"{FAMILIES} {ATTACK}"
     ),
     "underflow-forgotten-in-a-gradient": Mutant(
-        "glru.metric.columns:ColumnMetric.gradient_norm", inside(TINY=zero), ATTACK
+        "glru.metric.columns:ColumnMetric.error_norm", inside(TINY=zero), ATTACK
     ),
     "shifts-taken-that-round": Mutant("glru.linalg.matrix:subtracts_exactly", _every_column, MATRIX),
     "squares-of-tiny-slopes-taken-as-zero": Mutant("glru.linalg.arrays:UNDERFLOWS", zero, GENERALISED),

@@ -653,3 +653,16 @@ def test_gradients_of_long_rows_with_tiny_curvatures(seed):
     length = family.base.metric.gradient_norm(off, np.zeros(6))
     errors = problem.totals.norm * found.score_errors[0] + found.score_errors[1]
     assert 0.0 < length <= found.rounding[0] <= 0.01 * 0.25 * errors * family.gradients.slope_norm
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_errors_of_slopes_count_for_every_penalty_within_a_share(share):
+    """A gradient that is all errors of slopes, with rows of huge norms: its norm grows by what the Hessian of another penalty is smaller."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(60, 2))
+    y = np.where(X[:, 0] + rng.normal(size=60) > 0.0, 1.0, -1.0)
+    X[:4] = 1e7 * y[:4, None] * [1.0, 0.1]
+    problem = glru.Problem(X, y, penalty=glru.L2(1e-9), scaling="sum")
+    solution = glru.solve(problem, tol=1e-13)
+    one, other = (LocalEllipsoid.at(problem, solution.point, share=part).nu for part in (0.0, share))
+    assert other * (1.0 + 1e-12) >= one / (1.0 - share)

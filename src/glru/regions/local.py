@@ -405,7 +405,7 @@ def _make(
         # Another penalty's Hessian is at least ``1 - share`` times this one: roots of that in the norms of the gradient and of the rows.
         loosening = float(np.exp((constant or 0.0) * errors.largest)) / (1.0 - metric.eta) / (1.0 - share)
         nu = metric.gradient_norm(gradient, wrong[0]) * loosening
-        slopes = slope_error_norm(totals.loss, errors.spread, errors.largest + moved)
+        slopes = slope_error_norm(totals.loss, errors.spread, errors.largest + moved) * loosening
         if slopes < nu:
             nu = min(nu, metric.gradient_norm(gradient, wrong[1]) * loosening + slopes)
         return metric, gradient, float(nu * (1.0 + FEW))
