@@ -86,8 +86,8 @@ FOLD_START = 1e-3
 SPARED = 0.1
 """The share of a fold's labels that stays open under penalties which may not win."""
 
-FOLD_ENTRIES = 4_000_000
-"""The largest number of scores, of all rows under the models of the folds that are stepped together."""
+FOLD_ENTRIES, CHORD_ENTRIES = 4_000_000, 16_000_000
+"""The largest number of scores, of all rows under the models of the folds that are stepped together; by chord steps, which keep one array of that size, the weights."""
 
 CHORD_COLUMNS, CHORD_EXPONENT = 32, 0.1
 """From this number of columns on a Hessian costs far more than a gradient; and the logarithm of what curvatures may have changed by where steps share one."""
@@ -792,7 +792,8 @@ def bound_grid(
         found = is_decided(lower, upper, width)
         return found if aim is None else found & is_decided(lower, upper, aim)
 
-    for batch in _batches(tests, problems[0].n_rows):
+    n_rows, n_most = problems[0].n_rows, CHORD_ENTRIES if has_chords(problems[0]) else FOLD_ENTRIES
+    for batch in _batches(tests, n_rows, max(1, n_most // n_rows)):
         mine = [one[batch] for one in folds]
         found = _bound_by_chords(problems, mine, tests[batch], narrow, width, budget, aim, start)
         if found is None and has_steps(problems[0]):
@@ -982,12 +983,11 @@ def _bound_fold_closer(known: Bounds, *arguments: Any) -> tuple[Bounds, str]:
     return intersect(known, more), stage
 
 
-def _batches(tests: Sequence[Rows], n_rows: int) -> Iterator[slice]:
-    """Consecutive folds whose tests have no row in common, and few enough for their scores to stay small."""
+def _batches(tests: Sequence[Rows], n_rows: int, n_most: int) -> Iterator[slice]:
+    """At most some consecutive folds each, whose tests have no row in common."""
     begin, seen = 0, np.zeros(n_rows, dtype=np.bool_)
-    most = max(1, FOLD_ENTRIES // n_rows)
     for k, test in enumerate(tests):
-        if k > begin and (k - begin >= most or seen[test].any()):
+        if k > begin and (k - begin >= n_most or seen[test].any()):
             yield slice(begin, k)
             begin, seen = k, np.zeros(n_rows, dtype=np.bool_)
         seen[test] = True

@@ -308,6 +308,17 @@ def test_folds_between_kinks(loss):
         assert result.n_trainings == 0 or isinstance(cv, ShuffleSplit)
 
 
+@pytest.mark.parametrize(("entries", "batches"), [(160, 1), (159, 2), (40, 4), (1, 4)])
+def test_chord_steps_in_batches(entries, batches, monkeypatch):
+    """As many folds as their scores leave room for are stepped together, with the same labels whatever that is."""
+    problem, made, of = hostile("plain"), [], FoldRows.of
+    labels = glru.cross_val_predict(problem, cv=KFold(4)).labels
+    monkeypatch.setattr("glru.refine.CHORD_ENTRIES", entries)
+    monkeypatch.setattr("glru.updates.chord_folds.FoldRows.of", lambda *args: made.append(args) or of(*args))
+    assert np.array_equal(glru.cross_val_predict(problem, cv=KFold(4)).labels, labels)
+    assert len(made) == batches
+
+
 def chord_bounds(folds):
     """The bounds under all penalties, one after the other."""
     return [np.concatenate([getattr(one, end) for one in folds.penalties]) for end in ("lower", "upper")]

@@ -228,10 +228,11 @@ class FoldRows:
         # With an intercept the mean may be taken from every column: the same model but for its intercept, b + c . w. An entry is
         # rounded once more; powers of two are exact.
         self.mean = problem.matrix.mean_row() if self.free else None
-        self.data, squares, dense = np.ones((self.n_rows, self.size)), np.zeros(self.size), problem.matrix.dense()
+        self.data, squares, dense = np.empty((self.n_rows, self.size)), np.zeros(self.size), problem.matrix.dense()
         height = max(64, CHUNK // self.size)
         for start in range(0, self.n_rows, height):
             part = slice(start, start + height)
+            self.data[part, self.n_columns :] = 1.0
             own = self.data[part, : self.n_columns]
             own[:] = dense[order[part]]
             if self.mean is not None:
@@ -406,8 +407,11 @@ class Norms:
     @classmethod
     def of(cls, rows: FoldRows, hessian: Array, metric: Metrics, reference: Array) -> "Norms":
         """The norms in the one metric given, of a Hessian at some scores."""
-        solved = rows.data @ metric.roots[0]
-        norms = np.sqrt(np.einsum("ij,ij->i", solved, solved))
+        norms, height = np.empty(rows.n_rows), max(64, CHUNK // rows.size)
+        for start in range(0, rows.n_rows, height):
+            solved = rows.data[start : start + height] @ metric.roots[0]
+            norms[start : start + height] = np.einsum("ij,ij->i", solved, solved)
+        np.sqrt(norms, out=norms)
         norms *= 1.0 + metric.theta[0] + gamma(rows.size + 16)
         norms += TINY
         # The longest rows, as far as they carry little.
