@@ -453,11 +453,15 @@ class ChangedModel:
         return {stage: count for stage, count in counts.items() if count}
 
     def _measure_carried_width(self, queries: Matrix) -> Array:
-        """The widths of the intervals of the ball around the carried model; infinite where that is not bounded."""
-        strength = self.carried.penalty.strong_convexity
+        """The widths, roughly, of the intervals of the ball around the carried model; infinite where that is not bounded."""
+        strength, squares = self.carried.penalty.strong_convexity, queries.squared_row_norms()
         if not strength > 0.0:
             return np.full(queries.shape[0], np.inf)
-        return 2.0 * float(ball_radius(self.carried.gap / strength)) * np.sqrt(queries.squared_row_norms())
+        if self.problem.fit_intercept:
+            # It is known from the scores of the rows: as far as these are.
+            totals = self.problem.totals
+            squares = squares + totals.norm**2 / totals.weight_sum
+        return 2.0 * float(ball_radius(self.carried.gap / strength)) * np.sqrt(squares)
 
     @property
     def _dead(self) -> NDArray[np.bool_] | None:

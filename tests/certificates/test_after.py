@@ -286,3 +286,19 @@ def test_a_training_takes_over_where_newton_steps_cycle_between_kinks():
     assert np.all(lower <= exact + 1e-6) and np.all(upper >= exact - 1e-6)
     stepped = glru.after(solution, change, candidate="newton").score_bounds(X)
     assert np.max(stepped.upper - stepped.lower) > 1.0
+
+
+def test_a_query_without_entries_does_not_ask_the_carried_model(monkeypatch):
+    """Its score is the intercept: narrow enough beside what the rows' scores leave of it, though its own norm is zero."""
+
+    def refuse(*_):
+        raise AssertionError("regions around the carried model were asked")
+
+    monkeypatch.setattr("glru.changed.score_bounds", refuse)
+    random = np.random.default_rng(3)
+    X = (random.random((80, 6)) < 0.3) * 1.0
+    y = np.where(X @ random.normal(size=6) + 0.5 * random.normal(size=80) > 0.3, 1, -1)
+    solution = glru.solve(glru.Problem(X, y, penalty=glru.L2(0.05), fit_intercept=True))
+    bounds = glru.after(solution, glru.RemoveRows([3])).score_bounds(np.vstack([X[:3], np.zeros(6)]))
+    exact = glru.solve(solution.problem.without(np.array([3])), tol=1e-13).intercept
+    assert bounds.upper[3] - bounds.lower[3] < 1e-9 and abs(bounds.lower[3] - exact) < 1e-6

@@ -261,7 +261,8 @@ class SingleRemovals(OneScore):
         """Newton candidates under the local certificate."""
         lower, upper = unbounded(rows.size)
         for group in self.run.group_by_factor(rows):
-            mine, factor = np.searchsorted(rows, group), float(self.run.factors[group[0]])
+            mine = slice(None) if group.size == rows.size else np.searchsorted(rows, group)
+            factor = float(self.run.factors[group[0]])
             family = self._make_local_family(factor)
             bounds = family.bounds(group, self.run.enough)
             left = np.flatnonzero(~self.run.enough(*bounds))
