@@ -989,7 +989,9 @@ class RowCandidates:
         balls = self.family.balls
         if balls is not None:
             moved = rounded | ~np.isfinite(widths) | (self.family.base.constant * found.moved > MOST_EXPONENT)
-            far = np.flatnonzero(moved & balls.find_promising(found, self.models))
+            far = np.flatnonzero(moved)
+            if far.size:
+                far = far[balls.find_promising(found.take(far, self.arrays), self.arrays.take(self.models, far))]
             if far.size:
                 models = self.arrays.take(self.models, far)
                 yield far, balls.half_widths(found.take(far, self.arrays), models, self.rows[far], self.factors[far])
