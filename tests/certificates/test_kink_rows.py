@@ -222,3 +222,19 @@ def test_linear_svc_takes_no_training(fit_intercept):
         kept = np.arange(150) != row
         score = model.fit(X[kept], y[kept]).decision_function(X[row : row + 1])[0]
         assert result.score_lower[row] - 1e-3 <= score <= result.score_upper[row] + 1e-3
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("loss", [glru.Hinge(), glru.SquaredHinge()], ids=repr)
+def test_a_candidate_that_still_counts_its_row_is_certified_without_it(loss, fit_intercept):
+    """The model of all rows, with the dual variables of all: whatever is proposed, the row that leaves is no part of the gap."""
+    asked = problem(16, 3, fit_intercept=fit_intercept, seed=3, loss=loss)
+    solution, rows = glru.solve(asked, tol=1e-10), np.arange(asked.n_rows)
+    family = KinkRows(solution, float(removal_factors(asked)[0]))
+    coefs, dual = (np.repeat(part[:, None], rows.size, axis=1) for part in (solution.coef, solution.dual))
+    kinks = np.abs(1.0 - asked.y * solution.scores) < 1e-6
+    kinks = np.repeat(kinks[:, None], rows.size, axis=1) & ~np.eye(rows.size, dtype=bool)
+    (lower, upper), gaps = family._certified(rows, kinks, (coefs, np.full(rows.size, solution.intercept), dual))
+    assert inside(lower, scores_without_each_row(asked), upper)
+    # Rows with a part in the model leave a gap.
+    assert np.all(gaps[np.abs(solution.dual) > 0.5] > 1e-4)
