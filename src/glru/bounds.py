@@ -39,8 +39,11 @@ def unbounded(size: int | tuple[int, ...]) -> Bounds:
 def widen(center: Any, half: Any) -> Bounds:
     """``center -/+ half``, rounded outward; a half-width that is not a number proves nothing."""
     xp = namespace(half)
-    half = xp.where(xp.isnan(half), np.inf, half)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
+        lower, upper = outward(center - half, -np.inf), outward(center + half, np.inf)
+        if xp is np and np.isfinite(np.sum(lower) + np.sum(upper)):
+            return lower, upper
+        half = xp.where(xp.isnan(half), np.inf, half)
         lower, upper = outward(center - half, -np.inf), outward(center + half, np.inf)
     return xp.where(xp.isnan(lower), -np.inf, lower), xp.where(xp.isnan(upper), np.inf, upper)
 

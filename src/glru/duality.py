@@ -30,9 +30,9 @@ class Gap:
     value: float  # the gap: the sum of all terms, ``inf`` where the dual point is infeasible
 
 
-def gap(problem: Problem, coef: Array, intercept: float, dual: Array) -> Gap:
-    """The duality gap of a primal and a dual point, from two products with X."""
-    scores = problem.scores(coef, intercept)
+def gap(problem: Problem, coef: Array, intercept: float, dual: Array, scores: Array | None = None) -> Gap:
+    """The duality gap of a primal and a dual point, from two products with X; ``scores``: the first one, where it is known."""
+    scores = problem.scores(coef, intercept) if scores is None else scores
     correlations = constrain_correlations(problem, dual)
     rows = row_terms(problem, scores, dual)
     columns = problem.penalty.fenchel_young(coef, correlations)

@@ -12,7 +12,7 @@ from glru.linalg import Array
 from glru.problem import Point, Problem, make_memory_error
 from glru.regions.class_sums import ClassSums
 from glru.regions.local import LocalEllipsoid
-from glru.sums import DualGap, Expansion, dual_gap
+from glru.sums import DualGap, Expansion, dual_gap, expand
 
 Status = Literal["converged", "stopped", "max_iter", "stalled"]
 
@@ -187,12 +187,15 @@ class Solution:
         )
 
 
-def make_solution(problem: Problem, point: Point, n_iter: int, status: Status, solver: str) -> Solution:
-    """The solution at a point, with all products and the gap computed afresh from the data."""
-    dual = point.dual
+def make_solution(
+    problem: Problem, point: Point, n_iter: int, status: Status, solver: str, before: tuple[Array, Array] | None = None
+) -> Solution:
+    """The solution at a point, with all products and the gap computed afresh from the data; ``before``: kept, and with it the expansion there."""
+    dual, here = point.dual, None if before is None else expand(problem, point)
     if dual is None:
         dual = find_dual(problem, problem.scores(point.coef, point.intercept))
-    gap = duality.gap(problem, point.coef, point.intercept, dual)
+    scores = None if here is None or here.rows is None else here.rows.scores
+    gap = duality.gap(problem, point.coef, point.intercept, dual, scores)
     coef, dual = point.coef.view(), dual.view()
     for array in (coef, dual, gap.scores, gap.correlations, gap.row_terms, gap.column_terms):
         array.setflags(write=False)
@@ -200,12 +203,18 @@ def make_solution(problem: Problem, point: Point, n_iter: int, status: Status, s
         problem=problem,
         coef=coef,
         intercept=np.asarray(point.intercept) if problem.loss.several else float(point.intercept),
-        primal_value=duality.primal_value(problem, coef, gap.scores),
+        primal_value=(
+            duality.primal_value(problem, coef, gap.scores)
+            if here is None
+            else here.value + float(problem.penalty.value(coef).sum())
+        ),
         solver_gap=gap.value,
         n_iter=n_iter,
         status=status,
         solver=solver,
         known_pair=Pair(dual, gap.scores, gap.correlations, gap.row_terms, gap.column_terms),
+        before=before,
+        expansion=here,
     )
 
 

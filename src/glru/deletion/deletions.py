@@ -157,7 +157,7 @@ def _make_local_reference(family: LocalRows) -> Reference:
     problem = family.problem
     errors = score_errors(problem, base.point.coef, base.point.intercept, family.values.scores)
     found = Reference(problem, base.point, base.metric, theta, radius, family.values, errors)
-    found.__dict__["norms"] = family.removals(np.arange(problem.n_rows)).norms
+    found.__dict__["norms"] = family.every.norms
     return found
 
 
@@ -375,15 +375,14 @@ class Deletions:
         """The inner products of the candidates' moves with some vectors in the coordinates of the metric, one per column of ``axes``."""
         if self.family is None or self.codes is not None or (self._place[members] >= 0).any():
             return self.directions(members) @ axes
-        problem, base = self.problem, self.family.base
-        removals = self._removals_of(members)
+        problem, base, every = self.problem, self.family.base, self.family.every
         # With R V = I the rows are x = (x V) R, so that a product with V axes errs by no more than one with V and one with the axes do: gamma |x| |V|
         # is at most the solve error times |x V|. So this is within the four solve errors of directions.
         found: Array = compute_model_scores(problem.matrix[members], base.metric.inverse @ axes, problem.fit_intercept)
-        found *= removals.multipliers[:, None]
+        found *= every.multipliers[members, None]
         found += (base.metric.factor @ base.step) @ axes
         if base.factors[0] < base.factors[1]:
-            extra = removals.factors - base.middle_factor
+            extra = every.factors[members] - base.middle_factor
             found += extra[:, None] * ((base.metric.factor @ base.loss_step) @ axes)
         return found
 
@@ -392,8 +391,8 @@ class Deletions:
         stored = np.flatnonzero(self._place[rows] >= 0)
         found = np.zeros(self._place[rows].size)
         if self.family is not None:
-            removals = self._removals_of(rows)
-            found = removals.multipliers * np.square(removals.norms) + removals.base_moves
+            every = self.family.every
+            found = every.multipliers[rows] * np.square(every.norms[rows]) + every.base_moves[rows]
         if stored.size:
             mine = stored + rows.start
             found[stored] = np.einsum("ij,ij->i", self.place_rows(mine), self._store[self._place[mine]])
@@ -462,7 +461,7 @@ class Deletions:
     def _removals_of(self, members: Rows | slice) -> Removals:
         """Removals at the base of all rows."""
         assert self.family is not None
-        return self.family.removals(np.arange(self.problem.n_rows)).take(members)
+        return self.family.every.take(members)
 
     def _to_metric(self, family: LocalRows, moves: Array) -> Array:
         """Moves from a family's base in the coordinates of its metric, as moves from the reference in those of its metric."""

@@ -41,6 +41,9 @@ RANKING_ROUNDS = 12
 LEAST_CURVATURE = 1e-300
 """What a curvature that underflows is at most."""
 
+COEF_CHUNK_WIDTH = 4
+"""Arrays of a chunk of changes of coefficients that are to stay in the cache together."""
+
 LOSS_UNITS = 256.0 * FEW
 """Relative error of a value or a derivative of a loss."""
 
@@ -502,7 +505,7 @@ class Influence(HeldOutScores):
             axes = np.where(known, deletions.reference.axis_norms * scale * (1.0 + share), np.inf)
             slack = (self._slack(slice(None)) + FEW * deletions.lengths) * (1.0 + FEW) + TINY
             shares = np.where(known, share, 0.0)
-            for here in deletions.chunks(size):
+            for here in deletions.chunks(size, COEF_CHUNK_WIDTH * deletions.reference.size):
                 members = here if chosen is None else chosen[here]
                 changes = deletions.project_moves(members, scaled.T)
                 half = np.abs(changes, out=upper[here])

@@ -184,12 +184,16 @@ def in_chunks(method: Method) -> Method:
         if whole or not all(np.ndim(a) == first.ndim and len(a) == len(first) for a in arrays):
             return method(self, *arrays)
         height = 1 + CHUNK_ENTRIES * len(first) // first.size
-        parts = [slice(start, start + height) for start in range(0, len(first), height)]
-        found = [method(self, *(array[part] for array in arrays)) for part in parts]
-        joined = (
-            [np.concatenate(pieces) for pieces in zip(*found, strict=True)] if isinstance(found[0], tuple) else None
-        )
-        return np.concatenate(found) if joined is None else tuple(joined)
+        made: Any = None
+        for start in range(0, len(first), height):
+            part = slice(start, start + height)
+            found = method(self, *(array[part] for array in arrays))
+            several = isinstance(found, tuple)
+            pieces = found if several else (found,)
+            made = [np.empty((len(first), *piece.shape[1:])) for piece in pieces] if made is None else made
+            for whole_array, piece in zip(made, pieces, strict=True):
+                whole_array[part] = piece
+        return tuple(made) if several else made[0]
 
     return cast(Method, evaluate)
 

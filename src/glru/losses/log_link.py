@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import xlog1py, xlogy
 
 from glru._options import suggest_options
@@ -82,7 +82,13 @@ class LogLink(Loss):
 
     @in_chunks
     def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
-        return self.value(y, z), *self._derivatives(y, z)
+        y, z = floats(y, z)
+        slope, curvature = self._derivatives(y, z)
+        return self._value_with(y, z, slope, curvature), slope, curvature
+
+    def _value_with(self, y: Array, z: Array, slope: Array, curvature: Array) -> Array:
+        """The value where the derivatives are known, which spares an exponential."""
+        return self.value(y, z)
 
 
 @final
@@ -107,11 +113,14 @@ class Poisson(LogLink):
 
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)
+        return self._value_with(y, z, *self._derivatives(y, z))
+
+    def _value_with(self, y: Array, z: Array, slope: Array, curvature: Array) -> Array:
         # y (e^t - 1 - t) with t the distance from the best score: a difference of what is known, but near it.
-        t = z - np.log(np.where(y > 0.0, y, 1.0))
-        value = np.asarray(exponential(z) - y - y * t)
+        t = np.asarray(z - np.log(np.where(y > 0.0, y, 1.0)))
+        value = np.asarray(slope - y * t)
         near = (np.abs(t) < SERIES_RADIUS) & (y > 0.0)
-        value[near] = y[near] * _bregman_series(t[near])
+        value[near] = _entries(y, near) * _bregman_series(t[near])
         return value
 
     def _derivatives(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
@@ -159,7 +168,15 @@ class Gamma(LogLink):
 
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)
-        return bregman(np.log(y) - z)
+        return self._value_with(y, z, *self._derivatives(y, z))
+
+    def _value_with(self, y: Array, z: Array, slope: Array, curvature: Array) -> Array:
+        # e^t - 1 - t with t the distance from the best score, and the derivative 1 - e^t.
+        t = np.asarray(np.log(y) - z)
+        value = np.asarray(-slope - t)
+        near = np.abs(t) < SERIES_RADIUS
+        value[near] = _bregman_series(t[near])
+        return value
 
     def _derivatives(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         y, z = floats(y, z)
@@ -254,12 +271,18 @@ class Tweedie(LogLink):
     def _value_of(self, y: Array, z: Array, up: Array, down: Array) -> Array:
         """The value from the two parts, and near the best score, where these cancel, from series."""
         a, b = self._exponents
-        value = np.asarray(np.minimum(up / a + down / b - y**a / (a * b), LARGEST_EXPONENTIAL))
-        # The parts differ by a factor e^t, t the distance from the best score.
-        near = (np.abs(up - down) < SERIES_RADIUS * down) & (down < LARGEST_EXPONENTIAL)
-        if near.any():
-            t, targets = z[near] - np.log(y[near]), y[near]
-            value[near] = targets**a * (_bregman_series(a * t) / a + _bregman_series(-b * t) / b)
+        with np.errstate(divide="ignore"):
+            log_y = np.log(y)
+        # y^a by the logarithm, which is quicker than a power: it errs by as much as units of the score do. Of no target it is 0.
+        best = np.exp(a * log_y)
+        value = np.asarray(up / a)
+        value += down / b
+        value -= best * (1.0 / (a * b))
+        np.minimum(value, LARGEST_EXPONENTIAL, out=value)
+        t = np.asarray(z - log_y)
+        near = np.abs(t) < SERIES_RADIUS
+        t = t[near]
+        value[near] = _entries(best, near) * (_bregman_series(a * t) / a + _bregman_series(-b * t) / b)
         return value
 
     def _derivatives(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
@@ -296,11 +319,44 @@ class Tweedie(LogLink):
         # With A e^(a t) / a and B e^(-b t) / b around the score of g, t the distance from it: two non-negative terms.
         y, z, g = floats(y, z, g)
         a, b = self._exponents
+        with np.errstate(all="ignore"):
+            move, up, down = self._find_near_score(y, z, g)
+            t = self._lengthen(z + move, z, -move)
+            found = np.asarray(up * _bregman_series(a * t) / a + down * _bregman_series(-b * t) / b)
+        far = ~(np.abs(t) < SERIES_RADIUS)
+        if far.any():
+            found[far] = self._far_fenchel_young(_entries(y, far), _entries(z, far), _entries(g, far))
+        return found
+
+    def _find_near_score(self, y: Array, z: Array, g: Array) -> tuple[Array, Array, Array]:
+        """The move of a score to where the derivative is ``g``, not a number if it is long, and the parts ``A`` and ``B`` there."""
+        a, b = self._exponents
+        # Exponentials that overflow are not cut off: nothing is near there.
+        up, down = np.exp(a * z), y * np.exp(-b * z)
+        missing = g - (up - down)
+        move = np.asarray(missing / (a * up + b * down))
+        move[~(np.abs(move) < SERIES_RADIUS)] = np.nan
+        for _ in range(6):
+            # Both parts change the derivative in the same direction: nothing cancels but the difference that is to vanish.
+            there, below = up + up * np.expm1(a * move), down + down * np.expm1(-b * move)
+            step = (missing - ((there - up) - (below - down))) / (a * there + b * below)
+            move += step
+            # What a step leaves is at most its square, under a self-concordance constant of at most 1.
+            if not np.fmax.reduce(np.abs(step), axis=None, initial=0.0) ** 2 > 1e-17:
+                break
+        return move, there * (1.0 + a * step), below * (1.0 - b * step)
+
+    def _lengthen(self, there: Array, z: Array, t: Array) -> Array:
+        """Distances from scores that are known up to some units: Fenchel-Young values grow with them, so that longer is on the safe side."""
+        return t + np.copysign(FEW / min(self._exponents) * (1.0 + np.abs(there) + np.abs(z)), t)
+
+    def _far_fenchel_young(self, y: Array, z: Array, g: Array) -> Array:
+        """The Fenchel-Young values of scores far from that of the slope."""
+        a, b = self._exponents
         there = self._score_of(y, g, z)
-        # The value grows with the distance of that score, which is known up to some units: further away is on the safe side.
-        there = there - np.copysign(FEW / min(a, b) * (1.0 + np.abs(there) + np.abs(z)), z - there)
-        t = z - there
+        t = self._lengthen(there, z, z - there)
         with np.errstate(over="ignore", invalid="ignore"):
+            there = z - t
             found = np.exp(a * there) * bregman(a * t) / a + y * np.exp(-b * there) * bregman(-b * t) / b
         zero = np.where(g >= 0.0, mean_divergence(np.maximum(g, 0.0), a * z) / a, np.inf)
         far = np.isnan(found) | (np.abs(t) * max(a, b) > LOG_LARGEST)
@@ -408,6 +464,11 @@ class NegativeBinomial(LogLink):
         return np.where(inside, total * divergence(q, np.abs(margin))[0], np.inf)
 
 
+def _entries(array: Array, chosen: NDArray[np.bool_]) -> Array:
+    """The entries of an array that is broadcast to the shape of a choice."""
+    return array[chosen] if array.shape == chosen.shape else np.broadcast_to(array, chosen.shape)[chosen]
+
+
 def exponential(x: Array) -> Array:
     """``e^x``, at most ``LARGEST_EXPONENTIAL``."""
     return np.exp(np.minimum(x, LOG_LARGEST))
@@ -422,8 +483,10 @@ def scale_exponential(y: Array, x: Array) -> Array:
 
 def bregman(t: Array) -> Array:
     """``e^t - 1 - t``, accurate near zero where it is ``t^2 / 2``, and at most ``LARGEST_EXPONENTIAL``."""
-    found = np.asarray(np.expm1(np.minimum(t, LOG_LARGEST)) - t)
     small = np.abs(t) < SERIES_RADIUS
+    if np.all(small):
+        return _bregman_series(t)
+    found = np.asarray(np.expm1(np.minimum(t, LOG_LARGEST)) - t)
     found[small] = _bregman_series(np.asarray(t)[small])
     return found
 

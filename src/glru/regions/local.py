@@ -258,10 +258,16 @@ class LocalEllipsoid(Region):
 
     @classmethod
     def in_metric(
-        cls, problem: Problem, point: Point, metric: Metric, base: Array, share: float = 0.0
+        cls,
+        problem: Problem,
+        point: Point,
+        metric: Metric,
+        base: Array,
+        share: float = 0.0,
+        here: Expansion | None = None,
     ) -> "LocalEllipsoid":
-        """The ellipsoid at a model of rows in memory, in the metric of the Hessian at other scores, ``base``."""
-        constant, here = problem.loss.self_concordance, expand(problem, point, None)
+        """The ellipsoid at a model of rows in memory, in the metric of the Hessian at other scores, ``base``; ``here``: the expansion there, if known."""
+        constant, here = problem.loss.self_concordance, expand(problem, point) if here is None else here
         assert here.rows is not None and constant is not None
         moved = float(np.abs(here.rows.scores - base)[problem.weights > 0.0].max(initial=0.0)) * (1.0 + FEW)
         exponent = constant * moved * (1.0 + FEW)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -145,7 +146,9 @@ def _has_one_optimum(solution: Solution) -> bool:
         # The Hessian before the last step is at hand.
         scores, hessian = solution.before
         metric = make_column_metric(problem.totals, hessian)
-        if np.isfinite(LocalEllipsoid.in_metric(problem, solution.point, metric, scores).radius):
+        if np.isfinite(
+            LocalEllipsoid.in_metric(problem, solution.point, metric, scores, here=solution.expansion).radius
+        ):
             return True
     return bool(np.isfinite(LocalEllipsoid.at(problem, solution.point).radius))
 
@@ -477,10 +480,17 @@ def _finish(problem: Problem, run: Run, tol: float, name: str) -> Solution:
         if not problem.weights.all():
             slopes = problem.loss.gradient(problem.y, problem.scores(point.coef, point.intercept))
             dual = np.where((problem.weights > 0.0).reshape((-1,) + (1,) * (dual.ndim - 1)), dual, -slopes)
-        point = replace(point, dual=duality.make_feasible_dual(problem, dual))
-    # The Hessian is kept where a proof that there is one optimum needs it.
-    before = run.before if problem.unpenalised.size else None
-    solution = replace(make_solution(problem, point, run.n_iter, run.status, name), before=before)
+        point = replace(point, dual=dual)
+    # With unpenalised columns the Hessian and the expansion are kept, for a proof that there is one optimum.
+    make = partial(make_solution, n_iter=run.n_iter, status=run.status, solver=name)
+    solution = None
+    if problem.unpenalised.size and point.dual is not None:
+        # A linearised dual point is feasible as it is: its gap tells, for the same price.
+        solution = make(problem, point, before=run.before)
+    if solution is None or not np.isfinite(solution.solver_gap):
+        if point.dual is not None:
+            point = replace(point, dual=duality.make_feasible_dual(problem, point.dual))
+        solution = make(problem, point, before=run.before if problem.unpenalised.size else None)
     reached = solution.reached(tol)
     if reached == (run.status == "converged") or run.status == "stopped":
         return solution

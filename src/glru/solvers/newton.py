@@ -41,6 +41,9 @@ SAMPLED_SHARE = 32
 
 ROWS_PER_COLUMN = 10
 
+CHORD_OVERHEAD = 3e5
+"""Nanoseconds of a Hessian from which on one more step with the same one is worth its overhead."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -263,6 +266,16 @@ def _sample_of_blocks(problem: Problem, blocks: Blocks) -> Problem | None:
 
 @final
 @dataclass(frozen=True, eq=False)
+class Chord:
+    """The Hessian of an earlier place: its scores and curvatures there."""
+
+    scores: Array
+    curvature: Array
+    hessian: Array
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class Step:
     """A Newton direction: ``move`` in the space's unknowns, ``scores`` in the scores.
 
@@ -300,8 +313,8 @@ class Space(ABC):
         """Value of the penalty."""
 
     @abstractmethod
-    def step(self, unknowns: Array, gradient: Array, curvature: Array) -> Step:
-        """The Newton direction, from the loss derivatives at the current scores."""
+    def step(self, unknowns: Array, gradient: Array, curvature: Array, hessian: Array | None = None) -> Step:
+        """The Newton direction, from the loss derivatives at the current scores; ``hessian``: that of the curvatures, if known."""
 
     def linear_dual(self, unknowns: Array, gradient: Array, curvature: Array, step: Step) -> Array:
         """The linearised dual point of a full step from ``unknowns``."""
@@ -326,15 +339,15 @@ class ColumnSpace(Space):
     def penalty(self, unknowns: Array) -> float:
         return float(self.problem.penalty.value(self.primal(unknowns)[0]).sum())
 
-    def step(self, unknowns: Array, gradient: Array, curvature: Array) -> Step:
+    def step(self, unknowns: Array, gradient: Array, curvature: Array, hessian: Array | None = None) -> Step:
         problem = self.problem
         lam = problem.penalty.quadratic
         coef, _ = self.primal(unknowns)
-        forces, d = problem.weights * gradient, problem.weights * curvature
+        forces = problem.weights * gradient
         slope = problem.matrix.T @ forces + lam * coef
         if problem.fit_intercept:
             slope = np.append(slope, forces.sum())
-        hessian = problem.hessian(d)
+        hessian = problem.hessian(problem.weights * curvature) if hessian is None else hessian
         move = -solve_shifted(hessian, slope)
         delta, shift = self.primal(move)
         return Step(move, problem.scores(delta, shift), float(lam * coef @ delta), float(lam * delta @ delta), hessian)
@@ -382,7 +395,7 @@ class RowSpace(Space):
         beta = unknowns[: self.problem.n_rows]
         return 0.5 * float(beta @ (self.gram @ beta))
 
-    def step(self, unknowns: Array, gradient: Array, curvature: Array) -> Step:
+    def step(self, unknowns: Array, gradient: Array, curvature: Array, hessian: Array | None = None) -> Step:
         n, weights, arrays = self.problem.n_rows, self.problem.weights, self.problem.arrays
         beta = unknowns[:n]
         d, forces, sums = weights * curvature, weights * gradient + beta, self.border.T @ beta
@@ -501,6 +514,8 @@ class InMemory(Place):
         self.value = float(problem.weights @ values) + penalty
         self.linear: Array | None = None
         self.before: tuple[Array, Array] | None = None
+        # What the next step is solved with, where that saves a Hessian.
+        self.chord: Chord | None = None
 
     @classmethod
     def of(cls, problem: Problem, start: Point) -> "InMemory":
@@ -538,8 +553,12 @@ class InMemory(Place):
         return float(terms.sum(where=used))
 
     def step(self, floor: Floor) -> tuple[Step, float, float]:
-        self.curvature = floor.raise_floor(self.curvature, self.scores)
-        step = self.space.step(self.unknowns, self.gradient, self.curvature)
+        if self.chord is None:
+            self.curvature = floor.raise_floor(self.curvature, self.scores)
+            step = self.space.step(self.unknowns, self.gradient, self.curvature)
+        else:
+            self.curvature = self.chord.curvature
+            step = self.space.step(self.unknowns, self.gradient, self.curvature, self.chord.hessian)
         if floor.share > 0.0:
             # With raised curvatures it is no Hessian.
             step = replace(step, hessian=None)
@@ -563,23 +582,40 @@ class InMemory(Place):
 
     def arrive(self, there: Place, step: Step, length: float, stop: Stop) -> Place:
         assert isinstance(there, InMemory)
-        there.before = None if step.hessian is None else (self.scores, step.hessian)
+        if step.hessian is not None:
+            where = self.scores if self.chord is None else self.chord.scores
+            there.before = where, step.hessian
         if length == 1.0:
-            there.linear = self._linear_dual(step, stop)
+            gap, change = self._foresee(step)
+            target = stop.target(self.value)
+            # Far above the target, the exact sum is not worth its price.
+            if self.chord is not None or stop.until is not None or not gap > 100.0 * target:
+                there.linear = self._linear_dual(step)
+            # Most of what curvatures change is no gradient over the columns: a step with the old ones leaves much less than that share.
+            saves = self.chord is None and self.space.problem.matrix.gram_cost > CHORD_OVERHEAD
+            if saves and step.hessian is not None and 0.1 * change * gap <= target:
+                there.chord = Chord(self.scores, self.curvature, step.hessian)
         return there
+
+    def _foresee(self, step: Step) -> tuple[float, float]:
+        """To leading order the gap of a full Newton step's linearised dual point, and the share of it that one more step with the same Hessian leaves.
+
+        The gap is the sum of ``F_l = (M t^2 h / 2)^2 / (2 h)``. Curvatures change by shares ``M t``, which is what a step with the old ones leaves of the distance.
+        """
+        problem, constant = self.space.problem, self.space.problem.loss.self_concordance
+        if constant is None:
+            return np.nan, np.inf
+        squares = np.square(step.scores)
+        weighted = problem.weights * self.curvature * squares
+        fourth, second = constant**2 * float(weighted @ squares), float(weighted.sum())
+        return fourth / 8.0, fourth / second if second > 0.0 else 0.0
 
     def end(self, state: State, status: Status) -> Run:
         return replace(super().end(state, status), before=self.before)
 
-    def _linear_dual(self, step: Step, stop: Stop) -> Array | None:
-        """The linearised dual point of a full step; None where it leaves the domain or the gap is sure to be too large."""
+    def _linear_dual(self, step: Step) -> Array | None:
+        """The linearised dual point of a full step; None where it leaves the domain."""
         problem = self.space.problem
-        constant = problem.loss.self_concordance
-        if constant is not None and stop.until is None:
-            # To leading order F_l = (M t^2 h / 2)^2 / (2 h): far above the target, the exact sum is not worth its price.
-            fourth = float(problem.weights @ (self.curvature * np.square(np.square(step.scores))))
-            if constant**2 / 8.0 * fourth > 100.0 * stop.target(self.value):
-                return None
         dual = self.space.linear_dual(self.unknowns, self.gradient, self.curvature, step)
         projected = -problem.loss.project(problem.y, -dual)
         # Rounding may carry a dual variable over the edge of the domain; its price shows when the gap is taken afresh.

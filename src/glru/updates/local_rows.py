@@ -621,7 +621,7 @@ class LocalRows:
     def largest_norm(self) -> float:
         """At least the largest norm of a row that counts: exact in memory, otherwise as far as it is known."""
         if self.problem.in_memory and np.isinf(self._known_norm):
-            self.learn_norm(float(self._every.norms[self.problem.weights > 0.0].max()))
+            self.learn_norm(float(self.every.norms[self.problem.weights > 0.0].max()))
         return min(self._known_norm, self.norm_bound)
 
     @property
@@ -631,7 +631,7 @@ class LocalRows:
         return self._values
 
     @cached_property
-    def _every(self) -> Removals:
+    def every(self) -> Removals:
         """The removals of all rows, which are in memory; some at a time, whose arrays stay in the cache and whose memory is used again."""
         if self.problem.n_rows <= PREPARED_ROWS:
             return self.base.prepare(self.problem, self._values, self._errors)
@@ -647,9 +647,9 @@ class LocalRows:
 
     def removals(self, rows: Rows, part: Problem | None = None) -> Removals:
         """The removals of some rows; ``part``: the rows, if they were taken."""
-        many = 4 * rows.size > self.problem.n_rows or "_every" in self.__dict__
+        many = 4 * rows.size > self.problem.n_rows or "every" in self.__dict__
         if self.problem.in_memory and many:
-            return self._every if rows.size == self.problem.n_rows else self._every.take(rows)
+            return self.every if rows.size == self.problem.n_rows else self.every.take(rows)
         values = None if self._values is None else self._values.take(rows)
         errors = None if self._errors is None else self._errors[rows]
         return self.base.prepare(self.problem.take(rows) if part is None else part, values, errors)
@@ -664,7 +664,7 @@ class LocalRows:
         removals = self.removals(rows)
         if self.problem.loss.piecewise:
             return self._bound_on_pieces(removals)
-        if "_every" in self.__dict__ or not self.problem.in_memory:
+        if "every" in self.__dict__ or not self.problem.in_memory:
             return self.base.closed_form(removals, self.largest_norm)
         bounds = self.base.closed_form(removals, self.norm_bound)
         if not np.all(decided(*bounds)):
@@ -682,7 +682,7 @@ class LocalRows:
     @cached_property
     def _kinks(self) -> Kinks:
         """All rows by their distances from the kinks at the base."""
-        problem, every = self.problem, self._every
+        problem, every = self.problem, self.every
         curvatures, norms = self._bound_curvatures(every.norms, np.full(problem.n_rows, problem.loss.smoothness))
         distances = measure_kink_distances(problem.loss, problem.y, every.scores, every.score_errors)
         return Kinks.of(distances, norms, curvatures, every.curvatures > 0.0)
@@ -704,7 +704,7 @@ class LocalRows:
 
     def bound_row_moves(self, rows: Rows, removals: Removals) -> RowMoves:
         """What removals do to the other rows, in memory."""
-        problem, base, every, (chosen, other_norm) = self.problem, self.base, self._every, self._long
+        problem, base, every, (chosen, other_norm) = self.problem, self.base, self.every, self._long
         part = problem.take(rows)
         images = base.metric.solve(_with_ones(problem.take(chosen)).T)
         steps, lengths = self.directions(removals, coordinates(part, base.metric))
@@ -741,20 +741,20 @@ class LocalRows:
         ``curvatures``: others than those at the base.
         """
         # The exact curvatures are within 1 + eta of the computed ones.
-        curvatures = self._every.curvatures if curvatures is None else curvatures
+        curvatures = self.every.curvatures if curvatures is None else curvatures
         curvatures = self.factors[1] * self.problem.weights * curvatures * ((1.0 + self.eta) * (1.0 + FEW))
         return curvatures, np.where(self.problem.weights > 0.0, norms, 0.0)
 
     @cached_property
     def shares(self) -> Array:
         """At least the share of the metric that each row's curvature carries: ``s_k h_k x_k x_k^T`` is at most this times the metric."""
-        curvatures, norms = self._bound_curvatures(self._every.norms)
+        curvatures, norms = self._bound_curvatures(self.every.norms)
         return curvatures * np.square(norms) * (1.0 + FEW)
 
     @cached_property
     def norm_cuts(self) -> NormCuts:
         """Largest norms of rows, and the share of the metric that the rows of larger norms carry at most."""
-        curvatures, norms = self._bound_curvatures(self._every.norms)
+        curvatures, norms = self._bound_curvatures(self.every.norms)
         counted = self.problem.weights > 0.0
         return row_norm_cuts(norms[counted], curvatures[counted])
 
@@ -763,14 +763,14 @@ class LocalRows:
         """The moments of the rows that are not long."""
         if not self._long[0].size:
             return self.all_moments
-        norms = self._every.norms.copy()
+        norms = self.every.norms.copy()
         norms[self._long[0]] = 0.0
         return self.moments(norms)
 
     @cached_property
     def _long(self) -> tuple[Rows, float]:
         """The rows whose norms are much above those of the others, if there are few, and at least the norm of any other."""
-        norms = np.where(self.problem.weights > 0.0, self._every.norms, 0.0)
+        norms = np.where(self.problem.weights > 0.0, self.every.norms, 0.0)
         n_long = min(MOST_LONG, norms.size // 8)
         if not n_long:
             return np.empty(0, dtype=np.intp), self.largest_norm
@@ -844,12 +844,12 @@ class LocalRows:
     @cached_property
     def all_moments(self) -> SecondMoments:
         """The moments of all rows."""
-        return self.moments(self._every.norms)
+        return self.moments(self.every.norms)
 
     @cached_property
     def cubes(self) -> float:
         """At least ``sum_k s_k h_k kappa_k^3``."""
-        curvatures, norms = self._bound_curvatures(self._every.norms)
+        curvatures, norms = self._bound_curvatures(self.every.norms)
         with np.errstate(all="ignore"):
             return float(np.sum(curvatures * norms**3)) * (1.0 + gamma(curvatures.size + 8))
 
