@@ -826,6 +826,14 @@ MUTANTS: dict[str, Mutant] = {
     "divergences-of-means-too-small": Mutant("glru.losses.log_link:mean_divergence", scaled(0.9), CONTRACTS),
     "divergences-of-shares-too-small": Mutant("glru.losses.logistic:divergence", scaled(0.9), CONTRACTS),
     "tweedie-conjugates-at-another-score": Mutant("glru.losses.log_link:Tweedie._score_of", scaled(1.01), CONTRACTS),
+    "tweedie-near-scores-too-near": Mutant(
+        "glru.losses.log_link:Tweedie._find_near_score",
+        result(lambda found: (0.99 * found[0], *found[1:])),
+        CONTRACTS,
+    ),
+    "tweedie-near-scores-taken-as-exact": Mutant(
+        "glru.losses.log_link:Tweedie._lengthen", lambda _: lambda self, there, z, t: t, CONTRACTS
+    ),
     "offsets-taken-as-exact": Mutant(
         "glru.losses.base:WithOffset.noise_of", lambda _: lambda self, y: self.loss.score_noise, GENERALISED
     ),

@@ -405,6 +405,39 @@ def test_log_link_fenchel_young_is_an_upper_bound(loss, y):
         assert exact <= got <= 1.01 * exact + 8.0 * wide * (slope + 1e4 * curvature * wide) + 1e-300
 
 
+@pytest.mark.parametrize("power", [1.05, 1.5, 1.95])
+def test_tweedie_fenchel_young_errs_to_the_safe_side(power):
+    """The score of a slope is found up to some units, near (by Newton steps on the distance) and far; the value pays for these."""
+    mpmath.mp.dps = 60
+    loss, random = glru.Tweedie(power), np.random.default_rng(2)
+    a, b = 2.0 - mpmath.mpf(power), mpmath.mpf(power) - 1
+    for move in (1e-14, 1e-12, 1e-9, 1e-6, 1e-3, 0.02, 0.04, 0.5):
+        # Far from a slope without a target, the units that certificates widen scores by are needed.
+        for y in (*np.exp(3.0 * random.normal(size=6)), *([0.0] if move < 0.03 else [])):
+            z = float(random.normal() if y == 0.0 else np.log(y) + random.normal())
+            g = float(loss.gradient(y, z + move * random.choice([-1.0, 1.0])))
+            exact_y = mpmath.mpf(float(y))
+            there = (
+                mpmath.log(g) / a
+                if y == 0.0
+                else mpmath.findroot(lambda x, y=exact_y, g=g: mpmath.exp(a * x) - y * mpmath.exp(-b * x) - g, z)
+            )
+            t = mpmath.mpf(z) - there
+            up, down = mpmath.exp(a * there), exact_y * mpmath.exp(-b * there)
+            exact = up * (mpmath.expm1(a * t) - a * t) / a + down * (mpmath.expm1(-b * t) + b * t) / b
+            got = float(loss.fenchel_young(y, z, g))
+            assert exact <= got * (1.0 + 64.0 * EPS)
+            assert got <= 1.001 * exact + float(a * up + b * down) * (1e-12 / min(a, b)) * (abs(t) + 1e-12 / min(a, b))
+
+
+@pytest.mark.parametrize("power", [1.2, 1.5, 1.8])
+def test_tweedie_fenchel_young_is_infinite_where_exponentials_are_cut_off(power):
+    """A slope that was cut off is not the slope of a score beyond."""
+    loss = glru.Tweedie(power)
+    for y, z in ((1.0, 710.0 / (2.0 - power)), (1.0, -710.0 / (power - 1.0))):
+        assert loss.fenchel_young(y, z, loss.gradient(y, z)) == np.inf
+
+
 def _exact_derivatives(loss, y, z):
     mean = mpmath.exp(z)
     if isinstance(loss, glru.NegativeBinomial):

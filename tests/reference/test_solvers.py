@@ -525,3 +525,23 @@ def test_unpenalised_columns_take_one_hessian_per_step(loss, monkeypatch):
     solution = glru.solve(problem)
     assert solution.status == "converged" and len(calls) == solution.n_iter
     assert solution.relative_gap <= 1e-6
+
+
+@pytest.mark.parametrize("strength", [0.0, 1e-2])
+@pytest.mark.parametrize("loss", [glru.Poisson(), glru.Gamma(), glru.Tweedie(1.5)], ids=repr)
+def test_a_last_step_uses_the_hessian_at_hand(loss, strength, monkeypatch):
+    """On tall data the Hessian of the step before serves for one more, and the gap is as asked for all the same."""
+    random = np.random.default_rng(5)
+    X = random.normal(size=(40_000, 16))
+    mean = np.exp(X @ (0.15 * random.normal(size=16)))
+    y = random.gamma(2.0, 0.5 * mean)
+    problem = glru.Problem(X, y, loss, glru.L2(np.full(16, strength)), fit_intercept=True)
+    gram, formed = type(problem.matrix).column_gram, []
+    monkeypatch.setattr(
+        type(problem.matrix), "column_gram", lambda self, weights: formed.append(self.shape[0]) or gram(self, weights)
+    )
+    solution = glru.solve(problem, tol=1e-6)
+    assert solution.status == "converged" and solution.relative_gap <= 1e-6
+    assert 0 < formed.count(problem.n_rows) < solution.n_iter
+    closer = glru.solve(problem, tol=1e-12)
+    assert np.abs(solution.coef - closer.coef).max() <= 1e-3

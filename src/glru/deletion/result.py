@@ -501,19 +501,18 @@ class Influence(HeldOutScores):
             # A quotient lies within this share of the one by the middle; FEW covers every rounding here but that of the product.
             share = np.maximum(1.0 - 1.0 / (units[1] * scale), 1.0 / (units[0] * scale) - 1.0) + FEW
             known = np.isfinite(scale) & np.isfinite(share)
+            largest = float(share.max(initial=0.0, where=known))
             scaled = deletions.reference.metric.inverse * -np.where(known, scale, 0.0)[:, None]
-            axes = np.where(known, deletions.reference.axis_norms * scale * (1.0 + share), np.inf)
-            slack = (self._slack(slice(None)) + FEW * deletions.lengths) * (1.0 + FEW) + TINY
-            shares = np.where(known, share, 0.0)
+            axes = np.where(known, deletions.reference.axis_norms * scale * (1.0 + largest), np.inf)
+            # By Cauchy-Schwarz a quotient is at most the length of the move times that of the axis.
+            half = (self._slack(slice(None)) + (largest + FEW) * deletions.lengths) * (1.0 + FEW) + TINY
             for here in deletions.chunks(size, COEF_CHUNK_WIDTH * deletions.reference.size):
                 members = here if chosen is None else chosen[here]
                 changes = deletions.project_moves(members, scaled.T)
-                half = np.abs(changes, out=upper[here])
-                half *= shares
-                half += np.multiply(slack[members, None], axes, out=lower[here])
-                np.subtract(changes, half, out=lower[here])
-                half += changes
-                # What overflows proves nothing; the slack and the axes are above 0, so that nothing else is not a number.
+                np.multiply(half[members, None], axes, out=upper[here])
+                np.subtract(changes, upper[here], out=lower[here])
+                upper[here] += changes
+                # What overflows proves nothing; half-widths are above 0, so that nothing else is not a number.
                 if not np.isfinite(changes.sum()):
                     lower[here][np.isnan(lower[here])] = -np.inf
                     upper[here][np.isnan(upper[here])] = np.inf
