@@ -100,7 +100,7 @@ class RemovalScreen:
         self._gone = Gone(vector, error, float(steps.least[0]), (lam - low) * (1.0 + FEW), steps.unit_moves)
 
     def bounds(self, family: WideColumns, chosen: Columns, tangent: Tangent) -> tuple[Array, Array]:
-        """Lower bounds of the sum after the removal of each of some present columns, and about what it changes by."""
+        """Lower bounds of the sum after the removal of each of some present columns, and about the most that it adds."""
         value, slopes = tangent
         self._leave_out(chosen)
         with np.errstate(all="ignore"):
@@ -168,7 +168,7 @@ class RemovalScreen:
         return found[np.searchsorted(self.stored, self.columns)] - self.center * vector.sum()
 
     def _changes(self, family: WideColumns, slopes: Array) -> tuple[Array, Array]:
-        """At least what the removal of each column adds to the sum, and about what it adds."""
+        """At least what the removal of each column adds to the sum, and about the most that it adds."""
         base, answers, size, unit = family.base, family.answers, np.abs(slopes), gamma(family.base.duals.size + 8)
         lam, sizes, right = self.lam, self.sizes, self._product(base.duals)
         queries = to_host(self.queries.T @ slopes[:, None])[np.searchsorted(self.stored, self.columns), 0]
@@ -189,7 +189,7 @@ class RemovalScreen:
         norm = family.metric.bound_combined_norm(family.extended, slopes) + 8.0 * FEW * float(size @ answers.norms)
         half = self._radius(family, largest) * norm + float(size @ family.query_errors)
         half *= 1.0 + gamma(slopes.size + 8)
-        return change - half - FEW * (np.abs(change) + half), -right * asked / least
+        return change - half - FEW * (np.abs(change) + half), half - right * asked / least
 
     def _radius(self, family: WideColumns, size: Array) -> Array:
         """The radius of the local certificate at each Newton candidate, whose steps are at most ``size``."""
