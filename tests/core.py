@@ -18,7 +18,19 @@ from glru.changes import read_layout
 from glru.deletion.deletions import Deletions
 from glru.deletion.result import find_contested_rows, rank
 from glru.duality import find_feasible_moves, make_feasible_dual
-from glru.linalg import HOST, UNIT, as_matrix, gamma, is_foreign, kernels, outward, to_host, weighted_norm
+from glru.linalg import (
+    HOST,
+    UNIT,
+    add_work,
+    as_matrix,
+    counted,
+    gamma,
+    is_foreign,
+    kernels,
+    outward,
+    to_host,
+    weighted_norm,
+)
 from glru.linalg import arrays as threads
 from glru.linalg.arrays import HostArrays
 from glru.linalg.factor import solve_shifted
@@ -46,6 +58,7 @@ from glru.regions.gap import centers, linear_range
 from glru.regions.local import has_support
 from glru.regions.support import Support, SupportEllipsoid, guess_support
 from glru.removals import blocks as removal_blocks
+from glru.removals import single
 from glru.removals.refitted import summed
 from glru.removals.single import SingleRemovals
 from glru.rows import block as summary
@@ -212,6 +225,7 @@ __all__ = [
     "_budget",
     "_files",
     "adapt",
+    "add_work",
     "as_matrix",
     "assemble_gradient",
     "bound_by_certificate",
@@ -236,6 +250,7 @@ __all__ = [
     "coordinates",
     "correlation_range",
     "count_freedom",
+    "counted",
     "decide",
     "dual_gap",
     "duality",
@@ -310,6 +325,7 @@ __all__ = [
     "score_bounds",
     "score_errors",
     "score_errors_of_rows",
+    "single",
     "slope_error_norm",
     "solve_shifted",
     "solvers",

@@ -3,6 +3,12 @@
 A run asks for the score of every row under the model trained without it. How such scores are bounded depends on the problem, and is
 in :mod:`glru.removals`: one class for each kind of problem, with a table of its steps. :class:`Cascade` takes these steps in order and owns
 the bounds, the budget, the progress and what is recalled from a checkpoint.
+
+**No run costs much more than training its rows.** Let ``T`` be the counted work (:func:`glru.linalg.counted`) of the first training, which is about that of a
+training from the old optimum with its proof: it takes half the iterations, and the proof as much as the other half. A step that
+has spent ``S`` on ``n`` rows and decided ``k`` of them has lost ``S - k T``. It ends once it has lost half of what is left of ``LOSSES n T`` and at least two trainings, and what it
+leaves open is the next step's, in the end training's. All steps together lose at most ``LOSSES`` times the training of all rows, up to these two trainings and one batch of each.
+Counts, not times, decide: every run of a question takes the same steps.
 """
 
 import sys
@@ -22,7 +28,7 @@ from glru import duality
 from glru._options import UNLIMITED, Budget
 from glru.bounds import Bounds, convert_queries, is_decided, unbounded, widths_of_rows
 from glru.certificate import certify
-from glru.linalg import Array
+from glru.linalg import Array, counted, uncounted
 from glru.losses import Hinge
 from glru.problem import Point, Problem
 from glru.refine import bound_by_certificate
@@ -53,8 +59,14 @@ NEAR_FINEST = 16.0
 FEW_ROWS, MANY_ROWS = 4, 32
 """Up to this number of open rows, training them, and refining them, is not preceded by the question whether it can help."""
 
-TRIED_ROWS = 8
-"""After this number of rows, a step on single rows ends once it spares fewer than half a training: both together cost more."""
+LOSSES = 0.2
+"""What all steps may lose against trainings, as a share of training all rows; see the module's text."""
+
+MANY_TRAININGS = 16
+"""A step that has spent this many trainings may be compared with one that is made for it."""
+
+FIRST_ROWS = 8
+"""Rows of the first part of a batch, and then ``MANY_ROWS``, where a step works on each row by itself: its loss is known after each part."""
 
 TIGHTENED_SHARE = 8
 """At most one row in this number is narrowed on its own, so that it costs far less than training every row."""
@@ -67,8 +79,8 @@ USUAL_MEMORY = 2 << 30
 
 Rows = NDArray[np.intp]
 Report = Callable[[str, int, int], None]
-Found = tuple[Array, Array, NDArray[np.bool_]]
-"""Bounds of some rows, and which of them are given up."""
+Found = tuple[Array, Array, NDArray[np.bool_], int]
+"""Bounds of some rows, which of them are given up, and the counted work."""
 
 Recall = Callable[[Rows, Callable[[Rows], Found]], Found]
 """Does the work on some rows, or has it from a checkpoint."""
@@ -157,6 +169,62 @@ class Written:
 
 
 @final
+class Account:
+    """What steps spend, in counted work, and how many rows they decide; ``worth``: the work of a training with its proof, 0 where it is not known."""
+
+    def __init__(self, worth: int) -> None:
+        self.worth, self.measured, self.left = worth, False, LOSSES
+        self.total = self.n_decided = 0
+        self.open(np.inf)
+
+    def open(self, n_rows: float) -> None:
+        """Begin a step on some rows; infinitely many: it may spend what it likes."""
+        self.n_rows, self.before = n_rows, (self.total, self.n_decided)
+        self.begin(0)
+
+    def begin(self, n_rows: int) -> None:
+        """Begin the work on a batch."""
+        self.mark, self.n_batch = counted(), n_rows
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the step may not spend what it likes."""
+        return self.worth > 0 and self.n_rows < np.inf
+
+    @property
+    def spent(self) -> int:
+        """The work on the batch so far."""
+        return counted() - self.mark
+
+    def end(self, spent: int, n_decided: int) -> None:
+        """End the work on a batch."""
+        self.total, self.n_decided = self.total + spent, self.n_decided + n_decided
+        self.begin(0)
+
+    def is_lost(self, n_open: int = 0) -> bool:
+        """Whether the step is to end, if so many rows of its batch are open; those that the batch no longer asks about count as decided."""
+        # The steps of a single row are few.
+        if not self.is_limited or self.n_batch == 1:
+            return False
+        # A batch that has ended is not taken up again: until the training of a row was seen, it is taken to cost twice as much as the first.
+        certain = self.measured or (self.n_batch == 0 and self.total - self.before[0] > MANY_TRAININGS * self.worth)
+        worth = self.worth if certain else 2 * self.worth
+        decided = self.n_decided - self.before[1] + self.n_batch - n_open
+        return self.total - self.before[0] + self.spent > (decided + max(0.5 * self.left * self.n_rows, 2.0)) * worth
+
+    def has_spared(self) -> bool:
+        """Whether the rows so far took less than half the work of training them, so that more may go into narrower intervals."""
+        return self.worth == 0 or self.total + self.spent < 0.5 * self.worth * (self.n_decided + self.n_batch)
+
+    def close(self) -> None:
+        """End a step: what it has lost, the next ones cannot lose again."""
+        if self.is_limited and self.n_rows > 0:
+            lost = (self.total - self.before[0]) / self.worth - (self.n_decided - self.before[1])
+            self.left -= min(max(lost / self.n_rows, 0.0), 0.5 * self.left)
+        self.open(np.inf)
+
+
+@final
 class Cascade:
     """A leave-one-out run: bounds of every held-out score, and which stage decided it.
 
@@ -232,6 +300,8 @@ class Cascade:
         self.report, self.budget, self.recall, self.output = report, budget, recall, output
         self.seconds: dict[str, float] = {}
         self.n_trainings, self.n_batched, self.tightening = 0, 0, False
+        self._account, self._worked = Account(solution.work), False
+        self._recalled: Callable[[], Bounds] | None = None
         self.written = Written()
         self.finest: Array | None = None
         held = self.problem.n_rows if self.problem.in_memory else 0
@@ -272,13 +342,15 @@ class Cascade:
         return is_decided(lower, upper, width)
 
     def enough(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
-        """Whether a loop inside a stage may end: what it asks about is decided, or the time is up."""
-        return np.ones(len(lower), dtype=bool) if self.budget.spent else self.decided(lower, upper)
+        """Whether a loop inside a stage may end: what it asks about is decided, the time is up, or the stage has lost too much."""
+        found = self.decided(lower, upper)
+        stops = self.budget.spent or self._account.is_lost(int(np.count_nonzero(~found)))
+        return np.ones(len(lower), dtype=bool) if stops else found
 
     def narrow(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """Whether rows are decided, and so narrow that nothing is left to :meth:`tighten`, which would begin again."""
         found = self.enough(lower, upper)
-        if self.aim is None or self.budget.spent:
+        if self.aim is None or self.budget.spent or not (self._account.has_spared() or self.largest < np.inf):
             return found
         return found & (widths_of_rows(lower, upper) <= 0.5 * self.aim)
 
@@ -313,12 +385,25 @@ class Cascade:
             if step.rows is None:
                 self._sweep(step)
                 continue
+            # Training is what everything else is compared with.
+            self._account.open(np.inf if step.stage in ("training", "approx") else self.n_open)
             for rows in step.rows(self.removals):
-                if self.budget.spent:
+                if self.budget.spent or self._is_lost(method):
                     break
                 self.run(step.stage, rows, partial(step.work, self.removals), step.proven)
+            self._account.close()
         rows = self.open_rows()
         self.limited[rows] |= self.is_at_limit(rows)
+
+    def _is_lost(self, method: str) -> bool:
+        """Whether a step is to end before its next batch; before the first that does, a row is trained, to know what that takes."""
+        account, training = self._account, self.removals.steps[method][-1]
+        rows = self.open_rows()[:1]
+        if account.is_lost() and not account.measured and rows.size and training.applies(self.removals):
+            before, account.measured = account.total, True
+            self.run(training.stage, rows, partial(training.work, self.removals))
+            account.worth = account.total - before
+        return account.is_lost()
 
     def _sweep(self, step: "Step[Any]") -> None:
         """Bound all rows in one pass over the blocks."""
@@ -381,7 +466,10 @@ class Cascade:
             return
         begin = time.perf_counter()
         if rows.size:
-            lower, upper, self.limited[rows] = self.recall(rows, lambda rows: (*work(rows), self.limited[rows]))
+            account = self._account
+            account.begin(rows.size)
+            lower, upper, self.limited[rows], spent = self.recall(rows, partial(self._work_counted, work))
+            self._recalled = None if self._worked else partial(work, rows)
             if proven:
                 self.lower[rows] = np.maximum(self.lower[rows], lower)
                 self.upper[rows] = np.minimum(self.upper[rows], upper)
@@ -391,8 +479,18 @@ class Cascade:
                 done = rows[known]
                 self.lower[done], self.upper[done] = lower[known], upper[known]
             self.stage_codes[done] = STAGES.index(stage)
+            account.end(spent, int(np.count_nonzero((self.stage_codes[rows] != OPEN) | self.limited[rows])))
             self.n_trainings += rows.size if stage == "training" else 0
         self._tell(stage, begin)
+
+    def _work_counted(self, work: Callable[[Rows], Bounds], rows: Rows) -> Found:
+        """Do the work on some rows and count it, after what has come from a checkpoint: the last of that is done again, so that all it has left for later is there."""
+        if self._recalled is not None and self._account.is_limited:
+            with uncounted():
+                self._recalled()
+        self._recalled, self._worked = None, True
+        lower, upper = work(rows)
+        return lower, upper, self.limited[rows], self._account.spent
 
     def _tell(self, stage: str, begin: float) -> None:
         """Note the time of a stage and report what is done."""
@@ -617,25 +715,15 @@ def split_open_rows(removals: Removals) -> list[Rows]:
 
 
 def one_by_one(removals: Removals) -> Iterator[Rows]:
-    """Single rows, as long as it spares the training of half of them."""
-    run, spared = removals.run, 0
-    for tried, row in enumerate(run.find_resolvable_rows(MANY_ROWS)):
-        if tried >= TRIED_ROWS and 2 * spared < tried:
-            return
-        rows = np.array([row])
-        yield rows
-        spared += int(run.stage_codes[row] != OPEN or run.limited[row] or run.is_at_limit(rows)[0])
+    """Single rows that steps may decide."""
+    return (np.array([row]) for row in removals.run.find_resolvable_rows(MANY_ROWS))
 
 
-def while_useful(removals: Removals, batches: Iterable[Rows]) -> Iterator[Rows]:
-    """Batches of rows, some rows of each at a time, the first few alone, as long as at least half of them are decided."""
+def in_parts(batches: Iterable[Rows]) -> Iterator[Rows]:
+    """Batches of rows in parts of a few, for work on each row by itself."""
     for rows in batches:
-        edges = [0, *range(TRIED_ROWS, rows.size, MANY_ROWS), rows.size]
-        for first, last in pairwise(edges):
-            part = rows[first:last]
-            yield part
-            if 2 * np.count_nonzero(removals.run.stage_codes[part] == OPEN) > part.size:
-                break
+        edges = [0, *range(FIRST_ROWS, rows.size, MANY_ROWS), rows.size]
+        yield from (rows[first:last] for first, last in pairwise(edges))
 
 
 def each(removals: Removals) -> Iterator[Rows]:

@@ -1,6 +1,6 @@
 """A trained model with its proof: primal and dual point, cached products, duality gap."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, final
 
@@ -67,6 +67,8 @@ class Solution:
         float64 allowed no more progress.
     solver : str
         The solver's name.
+    work : int
+        Counted work of the training (:func:`glru.linalg.counted`); 0 where the model was not trained here.
     before : tuple of array or None
         The scores before the last step of a direct Newton training over the columns, and the upper triangle of the Hessian there; kept
         with unpenalised columns only.
@@ -98,6 +100,7 @@ class Solution:
     expansion: Expansion | None = None
     class_sums: ClassSums | None = None
     n_passes: float = 0.0
+    work: int = 0
 
     @property
     def pair(self) -> Pair:
@@ -231,7 +234,8 @@ def shift_columns(solution: Solution) -> Solution:
     shifted = problem.derive(X=problem.matrix.dense() - shifts)
     with np.errstate(over="ignore"):  # a gap that overflows is infinite
         point = Point(solution.coef, solution.intercept + solution.coef @ shifts, solution.dual)
-        return make_solution(shifted, point, solution.n_iter, solution.status, solution.solver)
+        moved = make_solution(shifted, point, solution.n_iter, solution.status, solution.solver)
+        return replace(moved, work=solution.work)
 
 
 def find_exact_shifts(problem: Problem) -> Array | None:

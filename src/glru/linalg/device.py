@@ -30,7 +30,7 @@ class DeviceMatrix(Matrix):
     def layout(self) -> str:
         return f" on {self.arrays.device}"
 
-    def __matmul__(self, other: Any) -> Any:
+    def _product(self, other: Any) -> Any:
         product = self.data @ self.arrays.put(other)
         return product if is_foreign(other) else to_host(product)
 
@@ -41,7 +41,7 @@ class DeviceMatrix(Matrix):
     def absolute_product(self, v: Array) -> Array:
         return abs(self) @ v
 
-    def column_gram(self, weights: Array) -> Any:
+    def _column_gram(self, weights: Array) -> Any:
         rows = self.data * self.arrays.put(np.sqrt(weights))[:, None]
         return self.arrays.xp.matrix_transpose(rows) @ rows
 

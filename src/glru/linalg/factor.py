@@ -11,7 +11,7 @@ import numpy as np
 from numpy.linalg import LinAlgError
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
 
-from glru.linalg.arrays import UNIT, Array, get_arrays, is_foreign, move_like, namespace, to_host
+from glru.linalg.arrays import UNIT, Array, add_work, get_arrays, is_foreign, move_like, namespace, to_host
 from glru.linalg.matrix import Matrix
 
 
@@ -77,6 +77,7 @@ def _shifts(diagonal: Array) -> Iterator[Array]:
 
 def factor_on_host(matrix: Array) -> Array:
     """Upper Cholesky factor of a host matrix given by its upper triangle; ``LinAlgError`` where it is not positive definite."""
+    add_work(0.02 * float(matrix.shape[0]) ** 3)
     factor, failed = dpotrf(matrix)
     if failed != 0:
         raise LinAlgError("the matrix is not positive definite")
@@ -87,6 +88,7 @@ def solve_triangular(factor: Array, right: Array, transposed: bool = False) -> A
     """``R^-1``, or ``R^-T``, times a host vector or matrix, ``R`` upper triangular."""
     if right.size == 0:
         return np.zeros_like(right)
+    add_work(0.1 * factor.shape[0] * right.size)
     # A factor in C order is a lower one in Fortran's, which is not copied.
     flat = factor.flags.f_contiguous
     solved, failed = dtrtrs(factor if flat else factor.T, right, lower=not flat, trans=transposed == flat)
@@ -141,6 +143,7 @@ def solve_upper(factor: Any, right: Any) -> Any:
 def solve_cholesky(factor: Any, right: Any) -> Any:
     """``(R^T R)^-1`` times a vector or a matrix; a host array comes back to the host."""
     if not is_foreign(factor):
+        add_work(0.2 * factor.shape[0] * right.size)
         return dpotrs(factor, right)[0] if right.size else np.zeros_like(right)
     arrays = get_arrays(factor)
     matrix = arrays.put(right)

@@ -498,8 +498,10 @@ def find_hinge_point(X, y, alpha, states, fit_intercept, coef):  # type: ignore[
 
 
 @njit(cache=True, nogil=True)
-def follow_hinge_path(X, y, limits, growth, row, most, fit_intercept, alpha, states, scores, coef):  # type: ignore[no-untyped-def]
+def follow_hinge_path(X, y, limits, growth, row, most, fit_intercept, alpha, states, scores, coef, work):  # type: ignore[no-untyped-def]
     """Follow the optimum of a hinge loss while the dual variable of a row goes to zero; whether the end was reached, and the intercept there.
+
+    ``work``: gets the number of multiplications.
 
     The optimum moves on straight lines between the points at which a row comes to its kink or leaves it. ``states``: 0 beyond the kink, 1 at it, 2 before it,
     3 for rows that do not count; ``limits`` the largest weighted dual variables, which grow by the share ``growth`` on the way. ``alpha``, ``states``,
@@ -529,6 +531,7 @@ def follow_hinge_path(X, y, limits, growth, row, most, fit_intercept, alpha, sta
                 n_kinks += 1
         if fit_intercept and n_kinks == 0:
             return False, 0.0
+        work[0] += n * d + n_kinks * n_kinks * (d + n_kinks) // 2
         right = np.empty(n_kinks + 1 if fit_intercept else n_kinks)
         for j in range(n_kinks):
             value = 0.0

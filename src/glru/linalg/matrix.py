@@ -15,10 +15,20 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
-from glru.linalg.arrays import HOST, SMALL, Array, Arrays, gamma, round_to_bits, run_in_parts, subtracts_exactly, total
-
-CALL = 2e4
-"""Nanoseconds of a product that has next to nothing to multiply."""
+from glru.linalg.arrays import (
+    CALL,
+    HOST,
+    SMALL,
+    Array,
+    Arrays,
+    add_product,
+    add_work,
+    gamma,
+    round_to_bits,
+    run_in_parts,
+    subtracts_exactly,
+    total,
+)
 
 RawMatrix = NDArray[np.float64] | sp.csr_array
 """What data in memory is stored in."""
@@ -125,9 +135,13 @@ class Matrix(ABC):
 
     # Products.
 
-    @abstractmethod
     def __matmul__(self, other: Any) -> Any:
         """``X v`` for a vector or a batch; a row errs by ``gamma(k) |x| . |v|``."""
+        add_product(self.n_stored, self.shape[0], 1 if other.ndim == 1 else other.shape[1])
+        return self._product(other)
+
+    @abstractmethod
+    def _product(self, other: Any) -> Any: ...
 
     @abstractmethod
     def _transposed_product(self, other: Any) -> Any: ...
@@ -141,13 +155,18 @@ class Matrix(ABC):
     def absolute_product(self, v: Array) -> Array:
         """``|X| v`` for ``v >= 0``, of relative error ``gamma(k)``."""
 
-    @abstractmethod
     def column_gram(self, weights: Array) -> Any:
         """Upper triangle of ``X^T diag(weights) X``, ``weights >= 0``; the lower triangle holds anything.
 
         A dense array where the matrix lives. Entry ``(i, j)`` errs by ``gamma(n_rows + 4)`` times the root of the product of
         the exact entries ``(i, i)`` and ``(j, j)``.
         """
+        # Of wide data that is the larger of the two Gram matrices.
+        add_work(self.gram_cost * max(1.0, self.shape[1] / max(self.shape[0], 1)))
+        return self._column_gram(weights)
+
+    @abstractmethod
+    def _column_gram(self, weights: Array) -> Any: ...
 
     def row_gram(self, column_weights: Array, center: Array | None = None) -> "Matrix":
         """``X diag(column_weights) X^T`` in full, ``column_weights >= 0``, where the matrix lives.
@@ -156,11 +175,14 @@ class Matrix(ABC):
         the metric of the weights. ``center``: :meth:`mean_row`, or part of it, is taken from every row first.
         """
         if column_weights.size and np.all(column_weights == column_weights[0]):
+            # Counted the same whether it was kept before or not.
+            add_work(float(self.shape[0]) ** 2)
             name = "row_gram" if center is None else "centred_row_gram"
             if name not in self.shared:
                 self.shared[name] = self._row_gram(np.ones_like(column_weights), center)
             gram = self.shared[name]
             return type(gram)(float(column_weights[0]) * gram.data)
+        add_work(self.gram_cost * max(1.0, self.shape[0] / max(self.shape[1], 1)))
         return self._row_gram(column_weights, center)
 
     @abstractmethod
@@ -331,7 +353,9 @@ class Transpose:
         self.matrix = matrix
 
     def __matmul__(self, other: Any) -> Any:
-        return self.matrix._transposed_product(other)
+        X = self.matrix
+        add_product(X.n_stored, X.shape[1], 1 if other.ndim == 1 else other.shape[1])
+        return X._transposed_product(other)
 
 
 def dense_height(n_columns: int) -> int:
@@ -359,7 +383,7 @@ class DenseMatrix(Matrix):
     def arrays(self) -> Arrays:
         return HOST
 
-    def __matmul__(self, other: Any) -> Any:
+    def _product(self, other: Any) -> Any:
         return self.data @ other
 
     def _transposed_product(self, other: Any) -> Any:
@@ -378,7 +402,7 @@ class DenseMatrix(Matrix):
         run_in_parts(part, X.shape[0], self._smallest)
         return out
 
-    def column_gram(self, weights: Array) -> Array:
+    def _column_gram(self, weights: Array) -> Array:
         n_rows, n_columns = self.data.shape
         if n_columns == 0:
             return np.zeros((0, 0))

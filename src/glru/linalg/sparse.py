@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru.linalg.arrays import HOST, SMALL, Array, Arrays, gammas, run_in_parts, total
-from glru.linalg.matrix import CALL, DenseMatrix, Matrix
+from glru.linalg.arrays import CALL, HOST, SMALL, Array, Arrays, gammas, run_in_parts, total
+from glru.linalg.matrix import DenseMatrix, Matrix
 
 
 @final
@@ -61,7 +61,7 @@ class SparseMatrix(Matrix):
     def chunk_height(self, times: int = 1) -> int:
         return max(1, 8 * SMALL * self.data.shape[0] // max(self.data.nnz, 1))
 
-    def __matmul__(self, other: Any) -> Any:
+    def _product(self, other: Any) -> Any:
         return self.data @ other
 
     def _transposed_product(self, other: Any) -> Any:
@@ -83,7 +83,7 @@ class SparseMatrix(Matrix):
         )
         return out
 
-    def column_gram(self, weights: Array) -> Array:
+    def _column_gram(self, weights: Array) -> Array:
         n_rows, n_columns = self.data.shape
         if n_columns == 0:
             return np.zeros((0, 0))

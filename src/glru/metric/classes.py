@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
-from glru.linalg import CHUNK_BYTES, FEW, TINY, Array, Matrix, gamma, powers_of_two, to_host
+from glru.linalg import CHUNK_BYTES, FEW, TINY, Array, Matrix, add_work, gamma, powers_of_two, to_host
 from glru.metric.columns import factored
 from glru.problem import Problem
 
@@ -105,6 +105,7 @@ def _class_grams(problem: Problem, likely: Array) -> Array:
     size, roots = n_scores * width, np.sqrt(problem.weights)[:, None] * likely
     height = _chunk_height(problem)
     gram, chunk = np.zeros((size, size), order="F"), np.empty((height, n_scores, width))
+    add_work(0.1 * problem.n_rows * float(size) ** 2)
     for start in range(0, problem.n_rows, height):
         here = slice(start, min(start + height, problem.n_rows))
         part = chunk[: here.stop - start]

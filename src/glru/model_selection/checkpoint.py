@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, final, get_args
 
@@ -31,9 +31,9 @@ WRITE_INTERVAL, WRITE_SHARE = 1.0, 10.0
 """Seconds between two writes, or this multiple of the time a write takes if that is longer."""
 
 PARTS = ("rows", "lower", "upper", "limited")
-"""What is kept of every answer."""
+"""What is kept of every row of an answer; of every answer its number of rows and its counted work."""
 
-ENTRY = re.compile(r"[0-9a-f]+/(coef|dual|numbers|words|sizes|rows|lower|upper|limited|steps|tables)")
+ENTRY = re.compile(r"[0-9a-f]+/(coef|dual|numbers|words|sizes|work|rows|lower|upper|limited|steps|tables)")
 """The names of the arrays in the file."""
 
 PROBLEM = ("loss", "penalty", "fit_intercept", "scaling", "y", "sample_weight", "weights")
@@ -42,7 +42,7 @@ SOLUTION = ("problem", "coef", "intercept", "dual")
 
 Hash = hashlib.blake2b
 Work = Callable[[Rows], Found]
-Journal = list[tuple[Rows, Array, Array, NDArray[np.bool_]]]
+Journal = list[tuple[Rows, Array, Array, NDArray[np.bool_], int]]
 Steps = list[tuple[Array, Array]]
 """Finished steps of a search: some numbers of each, and a table with one column per candidate."""
 
@@ -72,7 +72,7 @@ class Checkpoint:
             if found.status == "stopped":
                 return found  # by the clock: that is no finished work
             self._arrays[f"{key}/coef"], self._arrays[f"{key}/dual"] = found.coef, found.dual
-            self._arrays[f"{key}/numbers"] = np.append(found.intercept, float(found.n_iter))
+            self._arrays[f"{key}/numbers"] = np.append(found.intercept, [float(found.n_iter), float(found.work)])
             self._arrays[f"{key}/words"] = np.array([found.status, found.solver])
             self.save()
             return found
@@ -82,12 +82,13 @@ class Checkpoint:
             for name, shape in (
                 ("coef", (*classes, problem.n_columns)),
                 ("dual", (problem.n_rows, *classes)),
-                ("numbers", (problem.n_scores + 1,)),
+                ("numbers", (problem.n_scores + 2,)),
             )
         )
         status, solver = self._array(f"{key}/words", (2,), words=True).tolist()
-        intercept = numbers[:-1] if classes else float(numbers[0])
-        return make_solution(problem, Point(coef, intercept, dual), int(numbers[-1]), status, solver)
+        intercept = numbers[:-2] if classes else float(numbers[0])
+        found = make_solution(problem, Point(coef, intercept, dual), int(numbers[-2]), status, solver)
+        return replace(found, work=int(numbers[-1]))
 
     def _array(self, name: str, shape: tuple[int, ...], words: bool = False) -> NDArray[Any]:
         """An array of the file, as it must be: words, or finite numbers."""
@@ -114,17 +115,16 @@ class Checkpoint:
         def done(rows: Rows, work: Work) -> Found:
             nonlocal place
             if place < len(journal):
-                known, lower, upper, limited = journal[place]
+                known, lower, upper, limited, counted = journal[place]
                 if not np.array_equal(known, rows):
                     raise self.make_misfit_error()
             else:
-                lower, upper, limited = work(rows)
-                if budget.spent:
-                    return lower, upper, limited
-                journal.append((rows.copy(), lower.copy(), upper.copy(), limited.copy()))
-                self.save_in_time()
+                lower, upper, limited, counted = work(rows)
+                if not budget.spent:
+                    journal.append((rows.copy(), lower.copy(), upper.copy(), limited.copy(), counted))
+                    self.save_in_time()
             place += 1
-            return lower, upper, limited
+            return lower, upper, limited, counted
 
         return done
 
@@ -148,7 +148,9 @@ class Checkpoint:
         for key, journal in self._journals.items():
             if journal:
                 arrays[f"{key}/sizes"] = np.array([rows.size for rows, *_ in journal])
-                for name, parts in zip(PARTS, zip(*journal, strict=True), strict=True):
+                *answers, work = zip(*journal, strict=True)
+                arrays[f"{key}/work"] = np.array(work)
+                for name, parts in zip(PARTS, answers, strict=True):
                     arrays[f"{key}/{name}"] = np.concatenate(parts)
         for key, steps in self._steps.items():
             if steps:
@@ -173,7 +175,8 @@ class Checkpoint:
                 arrays = {name: archive.read(name) for name in archive.names}
             for name in [name for name in arrays if name.endswith("/sizes")]:
                 key = name.removesuffix("/sizes")
-                self._journals[key] = _journal(arrays.pop(name), *(arrays.pop(f"{key}/{part}") for part in PARTS))
+                parts = (arrays.pop(f"{key}/{part}") for part in ("work", *PARTS))
+                self._journals[key] = _journal(arrays.pop(name), *parts)
             for name in [name for name in arrays if name.endswith("/steps")]:
                 key = name.removesuffix("/steps")
                 self._steps[key] = _steps(arrays.pop(name), arrays.pop(f"{key}/tables"))
@@ -184,21 +187,21 @@ class Checkpoint:
             ) from None
 
 
-def _journal(sizes: Array, *parts: NDArray[Any]) -> Journal:
+def _journal(sizes: Array, work: Array, *parts: NDArray[Any]) -> Journal:
     """The answers in their order, from arrays that hold all of them one after the other."""
     rows, *rest = parts
-    kinds = sizes.dtype.kind + rows.dtype.kind == "ii" and [part.dtype for part in rest] == [
+    kinds = sizes.dtype.kind + work.dtype.kind + rows.dtype.kind == "iii" and [part.dtype for part in rest] == [
         np.float64,
         np.float64,
         bool,
     ]
     # One score per class has lines of queries for ends.
-    flat = all(part.ndim == 1 for part in (sizes, rows, rest[-1])) and rest[0].ndim in (1, 2)
-    good = kinds and flat and not np.any(sizes < 0) and rest[0].shape == rest[1].shape
+    flat = all(part.ndim == 1 for part in (sizes, work, rows, rest[-1])) and rest[0].ndim in (1, 2)
+    good = kinds and flat and work.shape == sizes.shape and not np.any(sizes < 0) and rest[0].shape == rest[1].shape
     if not (good and all(len(part) == sizes.sum(dtype=object) for part in parts)):
         raise ValueError("answers must be rows with two ends each.")
     edges = np.cumsum(sizes)[:-1]
-    return list(zip(*(np.split(part, edges) for part in parts), strict=True))
+    return list(zip(*(np.split(part, edges) for part in parts), work.tolist(), strict=True))
 
 
 def _steps(numbers: NDArray[Any], tables: NDArray[Any]) -> Steps:

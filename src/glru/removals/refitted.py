@@ -17,9 +17,9 @@ from glru.cascade import (
     Rows,
     Step,
     always,
+    in_parts,
     one_by_one,
     to_train,
-    while_useful,
 )
 from glru.linalg import Array, outward
 from glru.losses import Hinge
@@ -235,7 +235,7 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             "refine",
             "dense data, the hinge loss, an L2 penalty on every column, no class weights and, with an intercept, no values that are fitted again; a few small systems for each row",
             RefittedRemovals.has_paths,
-            RefittedRemovals.batch_followed,
+            lambda removals: in_parts(removals.batch_followed()),
             RefittedRemovals.paths,
             tightens=True,
         ),
@@ -250,7 +250,7 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             "training",
             "the same as for steps over kinks; a training of each row's own problem",
             RefittedRemovals.has_paths,
-            lambda removals: while_useful(removals, removals.batch_followed()),
+            lambda removals: in_parts(removals.batch_followed()),
             RefittedRemovals.train_together,
         ),
         Step("training", "nothing; a training of each row's own problem", always, to_train, RefittedRemovals.training),

@@ -14,7 +14,6 @@ from glru.cascade import (
     BATCH_STEPS,
     MANY_ROWS,
     NAIVE,
-    TRIED_ROWS,
     Cascade,
     Removals,
     Rows,
@@ -23,11 +22,11 @@ from glru.cascade import (
     each,
     find_widest_rows,
     grouped,
+    in_parts,
     one_by_one,
     open_rows,
     split_open_rows,
     to_train,
-    while_useful,
 )
 from glru.linalg import Array, to_host
 from glru.linalg.factor import robust_cholesky, solve_cholesky
@@ -358,14 +357,11 @@ class SingleRemovals(OneScore):
 
     def ascent(self, rows: Rows) -> Bounds:
         """Passes of dual coordinate ascent for each row."""
-        family = AscentRows(self.run.converged_solution)
-        lower, upper = unbounded(rows.size)
-        # Where passes do not decide half of the first rows, they are too slow for the others.
-        for here in (slice(0, TRIED_ROWS), slice(TRIED_ROWS, None)):
-            lower[here], upper[here] = family.bounds(rows[here], self.run.enough)
-            if 2 * np.count_nonzero(self.run.enough(lower[here], upper[here])) < lower[here].size:
-                break
-        return lower, upper
+        return self._ascent_rows.bounds(rows, self.run.enough)
+
+    @cached_property
+    def _ascent_rows(self) -> AscentRows:
+        return AscentRows(self.run.converged_solution)
 
     def wide_newton(self, rows: Rows) -> Bounds:
         """Newton candidates in the dimension of the rows."""
@@ -520,7 +516,7 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             "refine",
             "dense data, a loss with kinks, an L2 penalty on every column, few different weights; a few small systems for each row",
             SingleRemovals.has_kinks,
-            grouped,
+            lambda removals: in_parts(grouped(removals)),
             SingleRemovals.paths,
             tightens=True,
         ),
@@ -528,7 +524,7 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             "refine",
             "the hinge loss, an L2 penalty, no intercept, sparse data; a few passes over X for each row",
             SingleRemovals.has_ascent,
-            open_rows,
+            lambda removals: in_parts(open_rows(removals)),
             SingleRemovals.ascent,
         ),
         Step(
@@ -561,7 +557,7 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             "training",
             "dense data, the hinge loss, an L2 penalty on every column, few different weights; a training of each row's own problem",
             SingleRemovals.has_hinge,
-            lambda removals: while_useful(removals, grouped(removals)),
+            lambda removals: in_parts(grouped(removals)),
             SingleRemovals.train_together,
         ),
         TRAINING,

@@ -10,7 +10,7 @@ import numpy as np
 from glru import duality
 from glru._options import UNLIMITED, Budget, check_call, warn_caller
 from glru.duality import explain_missing_optimum
-from glru.linalg import calm_blas
+from glru.linalg import calm_blas, counted
 from glru.losses import Hinge, Logistic, SmoothedHinge, SquaredHinge
 from glru.metric.columns import make_column_metric
 from glru.problem import Point, Problem, make_memory_error, require_problem
@@ -170,7 +170,7 @@ def train(
         return _train_in_passes(problem, tol, solver, start, max_iter, budget)
     if problem.matrix.only_products:
         _require_smooth(problem, solver)
-    until = _limit_until(until, budget)
+    until, before = _limit_until(until, budget), counted()
     with calm_blas(problem.work):
         plan: Plan = choose(problem, start) if solver == "auto" else [(checked(problem, solver), np.inf)]
         point = choose_start(problem, start)
@@ -185,7 +185,7 @@ def train(
                 solution,
                 _follow(problem, plan, zero_point(problem), tol, _continue_until(until, solution.n_iter), left),
             )
-    return solution
+    return replace(solution, work=counted() - before)
 
 
 def _follow(

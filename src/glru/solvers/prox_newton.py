@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
 
 from glru import duality
-from glru.linalg import UNIT, Array
+from glru.linalg import UNIT, Array, add_work
 from glru.linalg.factor import solve_shifted
 from glru.problem import Point, Problem
 from glru.solvers.newton import Run, State, Stop, end, step_length
@@ -29,6 +29,9 @@ MOST_EPOCHS = 200
 
 ACTIVE_WORK = 3e8
 """Operations that the search for the signs of one model may take."""
+
+DESCENT_EPOCHS = 10
+"""Passes over a working set that descent usually takes, as its counted work."""
 
 MAX_GRAM = 3000
 """Working sets up to this size are descended on their Gram matrix, larger ones on their columns."""
@@ -119,6 +122,7 @@ class _Model:
         linear = np.append(self.slope[working], [self.forces.sum()] * extra) - data @ x
         data[np.diag_indices_from(data)] += lam
         scale = float(np.abs(linear) @ np.abs(x)) + float(self.problem.weights.sum()) * UNIT
+        add_work(DESCENT_EPOCHS * float(x.size) ** 2)
         x = kernels.quadratic_descent(data, linear, kappa, x, MOST_EPOCHS, 1e-10 * scale)
         x = _minimise_by_active_set(data, linear, kappa, x)
         return x[: working.size], float(x[-1]) if extra else 0.0
@@ -226,6 +230,7 @@ def _has_same_signs(x: Array, signs: Array) -> bool:
 
 def _slope_along(problem: Problem, scores: Array, forward: Array, coef: Array, move: Array, length: float) -> float:
     """The objective's right derivative along a step."""
+    add_work(10 * problem.n_rows)
     slopes = problem.loss.gradient(problem.y, scores + length * forward)
     ahead = coef + length * move
     signed = np.where(ahead == 0.0, np.abs(move), np.sign(ahead) * move)

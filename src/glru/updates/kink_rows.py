@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect, is_decided, unbounded, widen
 from glru.certificate import ball_radius, loss_terms
-from glru.linalg import FEW, HOST, TINY, UNIT, Array, gamma, get_arrays, to_host
+from glru.linalg import FEW, HOST, TINY, UNIT, Array, add_work, gamma, get_arrays, to_host
 from glru.losses import Hinge
 from glru.metric.rows import NewtonSystem, RowMetric, RowSide
 from glru.problem import Point, Problem
@@ -227,7 +227,7 @@ class HingePaths:
         assert self.base is not None
         problem, base, most = self.problem, self.base, USUAL_PIECES + 4 * min(self.rows.shape)
         dual, kinks = np.full((problem.n_rows, rows.size), np.nan), np.zeros((problem.n_rows, rows.size), dtype=bool)
-        intercepts, coef = np.zeros(rows.size), np.empty(self.rows.shape[1])
+        intercepts, coef, work = np.zeros(rows.size), np.empty(self.rows.shape[1]), np.zeros(1)
         inverse = np.divide(1.0, self.weights, out=np.zeros(problem.n_rows), where=self.weights > 0.0)
         for k, row in enumerate(rows):
             alpha, states, scores = base.alpha.copy(), base.states.copy(), base.scores.copy()
@@ -243,9 +243,11 @@ class HingePaths:
                 states,
                 scores,
                 coef,
+                work,
             )
             if ended:
                 dual[:, k], kinks[:, k] = problem.y * alpha * inverse, states == AT_KINK
+        add_work(0.3 * work[0])
         return Proposals(dual, kinks, intercepts)
 
 
@@ -585,6 +587,7 @@ class KinkRows:
             columns, fills, mask = self._fills(left_out[members])
             own = rows[at]
             own[:, :, columns] += mask[at] * fills.T[:, None]
+            add_work(0.2 * own.size * min(own.shape[1:]))
             inverse = _pseudo_inverse(own / scale.T[:, None])
             for _ in range(2):
                 short = problem.y[at] - (own @ models[:, members].T[:, :, None])[:, :, 0]
@@ -594,6 +597,7 @@ class KinkRows:
                 weighted = self.weights[:, None] * dual[:, members]
                 missed = np.vstack([wanted - self._correlations(left_out[members], weighted), -weighted.sum(axis=0)])
                 missed = missed[: scale.shape[0]] / scale
+                add_work(own.size)
                 left = np.square(missed).sum(axis=0) > EXACT_GAP * float(self.weights.sum())
                 if not left.any():
                     break
