@@ -337,7 +337,8 @@ def test_supports_hold_for_strengths_that_are_off(lam):
     strengths = rng.uniform(0.25, 1.2, size=X.shape)
     stored = Refits(strengths=strengths, error=error, refit=lambda row: problem.without(np.array([row])))
     found = leave_one_out(glru.solve(problem, tol=1e-12), refits=stored, width=1e-3)
-    assert found.n_trainings == 0 and found.decided_by == {"refine": 30}
+    # A row may have been trained, to know what that takes.
+    assert found.n_trainings <= 1 and found.decided_by["refine"] >= 29
     for sign in (-1.0, 1.0):
         true = Refits(strengths=strengths + sign * error * np.maximum(1.0, strengths))
         for row in range(30):

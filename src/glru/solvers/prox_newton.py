@@ -58,12 +58,8 @@ def prox_newton(problem: Problem, start: Point, stop: Stop) -> Run:
 
         ahead, shift, forward = step_on_model(problem, coef, gradient, curvature, n_working)
         n_working = max(n_working, 2 * int(np.count_nonzero(ahead)))
-        terms = problem.weights * gradient * forward
-        along = partial(_slope_along, problem, scores, forward, coef, ahead - coef)
-        descent = along(0.0)
-        noise = 8.0 * UNIT * (float(np.abs(terms).sum()) + float(penalty.value(ahead).sum()))
-        quiet = quiet + 1 if -descent <= noise else 0
-        length = step_length(along, descent, noise)
+        length, moves = find_length(problem, scores, gradient, coef, ahead, forward)
+        quiet = 0 if moves else quiet + 1
         if quiet > 5 or (length == 0.0 and floor.highest):
             return end(best, "stalled", n_iter)
         floor, n_iter = floor.after(length if forward.any() else 0.0), n_iter + 1
@@ -74,6 +70,16 @@ def prox_newton(problem: Problem, start: Point, stop: Stop) -> Run:
         coef = ahead if length == 1.0 else coef + length * (ahead - coef)
         intercept += length * shift
         scores = scores + length * forward
+
+
+def find_length(
+    problem: Problem, scores: Array, gradient: Array, coef: Array, ahead: Array, forward: Array
+) -> tuple[float, bool]:
+    """How far to go along a step, by the derivative of the objective, and whether that is more than rounding at its beginning."""
+    along = partial(_slope_along, problem, scores, forward, coef, ahead - coef)
+    descent, terms = along(0.0), problem.weights * gradient * forward
+    noise = 8.0 * UNIT * (float(np.abs(terms).sum()) + float(problem.penalty.value(ahead).sum()))
+    return step_length(along, descent, noise), -descent > noise
 
 
 def step_on_model(

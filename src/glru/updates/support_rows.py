@@ -16,7 +16,7 @@ from glru.problem import Point, Problem
 from glru.regions.local import has_support
 from glru.regions.support import Support, SupportEllipsoid, guess_support
 from glru.solution import Solution
-from glru.solvers.prox_newton import step_on_model
+from glru.solvers.prox_newton import find_length, step_on_model
 from glru.sums import Expansion
 from glru.updates.batch import Decided
 from glru.updates.local_rows import LocalRows, RowCandidates
@@ -26,8 +26,12 @@ Rows = NDArray[np.intp]
 MOST_ROUNDS = 4
 """Supports that the models of a row may suppose in turn."""
 
-MOST_STEPS, WORKING = 6, 100
-"""Steps that prove a support or look for one, and columns that may join it in each."""
+MOST_STEPS, MOST_SEARCHES, WORKING = 6, 16, 100
+"""Steps that prove a support, and that look for one, and columns that may join it in each."""
+
+
+NEAR = 1e-3
+"""A step that moves no score by more than this, and changes no sign, is the last one."""
 
 
 class _Start(NamedTuple):
@@ -42,27 +46,35 @@ def finds_supports_anywhere(problem: Problem) -> bool:
 
 
 def find_support(problem: Problem, start: Point, share: float = 0.0) -> SupportEllipsoid:
-    """The ellipsoid on the support after steps of proximal Newton from a model, taken until the support stays or a step leads farther than the one before.
+    """The ellipsoid on the support after steps of proximal Newton from a model, taken until the support is proven or stays, or no step leads down.
 
     ``share``: it holds the optima of all penalties whose strengths are within this relative error.
     """
     coef, intercept = start.coef, start.intercept
-    scores = problem.scores(coef, intercept)
-    exact, farthest = finds_supports_anywhere(problem), np.inf
-    for _ in range(MOST_STEPS):
-        _, slopes, curvatures = problem.loss.expand(problem.y, scores)
+    scores, found = problem.scores(coef, intercept), None
+    quadratic, farthest = problem.loss.self_concordance == 0.0, np.inf
+    _, slopes, curvatures = problem.loss.expand(problem.y, scores)
+    for _ in range(MOST_SEARCHES):
         before, (coef, shift, move) = coef, step_on_model(problem, coef, slopes, curvatures, WORKING)
-        scores, intercept = scores + move, intercept + shift
-        # A proof costs less than the step that would show that the support stays.
-        found = SupportEllipsoid(problem, Point(coef, intercept), share)
-        if found.proven or exact or np.array_equal(np.sign(coef), np.sign(before)):
-            break
-        # Steps without a line search that lead farther do not converge: a training does.
-        moved = float(np.abs(move).max())
-        if not moved < farthest:
-            break
-        farthest = moved
-    return found
+        moved, length = float(np.abs(move).max()), 1.0
+        if not (quadratic or moved < farthest):
+            # A full step that leads farther than the one before may lead up, and so may all that follow.
+            length, _ = find_length(problem, scores, slopes, before, coef, move)
+            if length == 0.0:
+                break
+            coef, shift, move = before + length * (coef - before), length * shift, length * move
+            moved = 0.0 if length < 1.0 else moved
+        farthest = min(moved, farthest)
+        scores, intercept, found = scores + move, intercept + shift, None
+        _, slopes, curvatures = problem.loss.expand(problem.y, scores)
+        stays = np.array_equal(np.sign(coef), np.sign(before)) and np.abs(move).max() < NEAR
+        # A proof costs about as much as a step: it is asked after full steps, where no column that is not used would join.
+        seen = np.abs(problem.matrix.T @ (problem.weights * slopes))
+        if stays or (length >= 1.0 and not np.any((seen > problem.penalty.absolute) & (coef == 0.0))):
+            found = SupportEllipsoid(problem, Point(coef, intercept), share)
+            if found.proven or stays:
+                break
+    return SupportEllipsoid(problem, Point(coef, intercept), share) if found is None else found
 
 
 @final
