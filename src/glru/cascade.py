@@ -172,8 +172,8 @@ class Written:
 class Account:
     """What steps spend, in counted work, and how many rows they decide; ``worth``: the work of a training with its proof, 0 where it is not known."""
 
-    def __init__(self, worth: int) -> None:
-        self.worth, self.measured, self.left = worth, False, LOSSES
+    def __init__(self, worth: int, n_all: int) -> None:
+        self.worth, self.n_all, self.measured, self.left = worth, n_all, False, LOSSES
         self.total = self.n_decided = 0
         self.open(np.inf)
 
@@ -214,7 +214,8 @@ class Account:
 
     def has_spared(self) -> bool:
         """Whether the rows so far took less than half the work of training them, so that more may go into narrower intervals."""
-        return self.worth == 0 or self.total + self.spent < 0.5 * self.worth * (self.n_decided + self.n_batch)
+        n_rows = min(self.n_decided + self.n_batch, self.n_all)
+        return self.worth == 0 or self.total + self.spent < 0.5 * self.worth * n_rows
 
     def close(self) -> None:
         """End a step: what it has lost, the next ones cannot lose again."""
@@ -300,7 +301,7 @@ class Cascade:
         self.report, self.budget, self.recall, self.output = report, budget, recall, output
         self.seconds: dict[str, float] = {}
         self.n_trainings, self.n_batched, self.tightening = 0, 0, False
-        self._account, self._worked = Account(solution.work), False
+        self._account, self._worked = Account(solution.work, self.problem.n_rows), False
         self._recalled: Callable[[], Bounds] | None = None
         self.written = Written()
         self.finest: Array | None = None
@@ -350,9 +351,13 @@ class Cascade:
     def narrow(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """Whether rows are decided, and so narrow that nothing is left to :meth:`tighten`, which would begin again."""
         found = self.enough(lower, upper)
-        if self.aim is None or self.budget.spent or not (self._account.has_spared() or self.largest < np.inf):
+        if self.aim is None or self.budget.spent or not self._may_narrow():
             return found
         return found & (widths_of_rows(lower, upper) <= 0.5 * self.aim)
+
+    def _may_narrow(self) -> bool:
+        """Whether work may go into intervals narrower than was asked for, beyond what a label takes: always, where no interval may be wider than some width."""
+        return self.largest < np.inf or self._account.has_spared()
 
     def is_enough_on_average(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """As :meth:`enough`; where :meth:`tighten` asks, all rows of a batch but the widest, whose average is narrow enough."""
@@ -427,7 +432,8 @@ class Cascade:
         for step in self.removals.steps["certified"]:
             if step.tightens and step.applies(self.removals) and step.price < self._open_widest().size:
                 for rows in step.rows(self.removals) if step.rows is not None else ():
-                    self.run(step.stage, rows, partial(step.work, self.removals))
+                    if self._may_narrow():
+                        self.run(step.stage, rows, partial(step.work, self.removals))
         self._tighten_few(width)
         self.stage_codes, self.limited, self.width, self.tightening = codes, limited, before, False
         rows = self.open_rows()
@@ -447,7 +453,7 @@ class Cascade:
         if float(np.sum(self.widths) - np.sum(self.widths[rows])) > most:
             return
         for row in rows:
-            if float(np.sum(self.widths)) <= most and self.widths[row] <= self.largest:
+            if not self._may_narrow() or (float(np.sum(self.widths)) <= most and self.widths[row] <= self.largest):
                 break
             self.run("refine", np.array([row]), work)
 

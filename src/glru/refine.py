@@ -65,6 +65,9 @@ STALLED = 0.9
 CONVERGING = 0.1
 """Where a Newton step has left less than this share of the gradient's norm, the next one is taken in full without a look at the objective."""
 
+SMALL_GRADIENT = 1e-4
+"""Norm of a gradient with one score per class from which on bounds are asked for at the price of all rows' norms."""
+
 LOCAL_STEPS, HOPEFUL = 12, 0.2
 """Number of Newton steps under the local certificate alone, and the norm of a gradient below which it is asked for."""
 
@@ -548,7 +551,8 @@ def bound_classes(
         return proven if reference is None else intersect(found, proven)
 
     for region in class_ellipsoids(problem, point):
-        asked = region.is_close
+        # Rows in unlike units are close by no bound that costs nothing, however small the gradient is.
+        asked = region.is_close or region.nu < SMALL_GRADIENT
         if asked:
             found = ask(region)
         if budget.spent or (asked and decided(*found)):

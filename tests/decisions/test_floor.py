@@ -5,7 +5,7 @@ import pytest
 
 import glru
 from tests.cases import make
-from tests.core import add_work, cascade, counted, single, unbounded
+from tests.core import ClassMetric, add_work, cascade, counted, single, unbounded
 
 
 class Wasteful(single.OneScore):
@@ -78,3 +78,47 @@ def test_work_is_the_same_in_every_run(loss):
         found = glru.loocv(again, width="labels")
         spent.append((counted() - before, found.decided_by))
     assert spent[0] == spent[1]
+
+
+def unlike_units(loss, n, d, seed=0):
+    """Wide data whose columns differ in their units, so that leaving out a row moves scores far."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-2, 2, d)
+    scores = (X / X.std(axis=0)) @ rng.normal(size=d) / np.sqrt(d) + rng.normal(size=n)
+    y = np.digitize(scores, [-0.7, 0.7]) if loss.several else np.where(scores > 0.0, 1.0, -1.0)
+    return glru.Problem(X, y, loss, glru.L2(1.0 / n), fit_intercept=True)
+
+
+def test_rows_in_unlike_units_need_one_hessian_each(monkeypatch):
+    """A gradient that is small enough is asked for bounds, whatever the norms of the rows."""
+    made, init = [], ClassMetric.__init__
+    monkeypatch.setattr(ClassMetric, "__init__", lambda self, *a, **k: (made.append(1), init(self, *a, **k))[1])
+    found = glru.loocv(unlike_units(glru.Multinomial(), 40, 160), width="labels")
+    assert found.n_undetermined == found.n_trainings == 0 and found.decided_by["refine"] > 10
+    assert len(made) <= found.decided_by["refine"] + 6
+
+
+def test_narrowing_takes_what_labels_have_spared():
+    """Where labels cost about as much as trainings, a default call leaves the intervals at that."""
+    problem, spent = unlike_units(glru.Multinomial(), 40, 160), []
+    for width in ("labels", None):
+        solution, before = glru.solve(problem), counted()
+        found = glru.loocv(solution, width=width)
+        spent.append(counted() - before)
+        assert found.n_undetermined == 0
+    assert spent[0] <= spent[1] <= 1.2 * spent[0]
+    # Where they cost little, intervals are narrow.
+    easy = glru.loocv(make(glru.Logistic(), glru.L2(0.01), 60, 4))
+    assert np.mean(easy.bounds.width) <= easy.aim
+
+
+def test_wide_classes_are_trained_in_the_space_of_the_rows_whatever_ends_them():
+    """A stopping rule sees the model in the columns of the data, and changes nothing by looking."""
+    problem, seen = unlike_units(glru.Multinomial(), 30, 90), []
+    plain, watched = glru.solve(problem), glru.solve(problem, until=lambda state: seen.append(state) or False)
+    assert len(seen) > 1 and all(state.coef.shape == (3, 90) for state in seen)
+    for state in seen:
+        scores = problem.X @ state.coef.T + state.intercept
+        np.testing.assert_allclose(scores, state.scores, atol=1e-6 * np.abs(scores).max())
+    np.testing.assert_allclose(watched.coef, plain.coef, atol=1e-3 * np.abs(plain.coef).max())
+    assert watched.work < 3 * plain.work

@@ -29,7 +29,7 @@ from glru.removals.blocks import MODELS_AT_ONCE, split_open
 from glru.removals.refitted import summed
 from glru.removals.single import TIGHT_ETA
 from glru.solvers import train
-from glru.solvers.multinomial import class_newton_nearby
+from glru.solvers.multinomial import approach_classes
 from glru.solvers.newton import Stop
 from glru.updates.class_blocks import ClassBlocks
 from glru.updates.class_folds import ClassFolds, has_class_folds
@@ -155,14 +155,13 @@ class ClassRemovals(Removals):
         return self._refitted.bounds(rows, self.reference[rows], self.run.enough, BATCH_STEPS)
 
     def refine(self, rows: Rows) -> Bounds:
-        """Newton steps of one row's problem by conjugate gradients, and then steps with certificates."""
+        """Newton steps of one row's problem, and then steps with certificates."""
         row = int(rows[0])
         problem, start = self._placed_without(row)
         if self.family.usable:
             start = self.family.point if self.refits is None else start
-            start = class_newton_nearby(
-                problem, start, Stop(APPROACHED, None, MOST_STEPS), self.family.precondition
-            ).point
+            stop = Stop(APPROACHED, None, MOST_STEPS)
+            start = approach_classes(problem, start, stop, self.family.precondition)
         decided = partial(self.finished, row)
         found, _ = bound_classes(problem, start, problem.matrix[rows], self.reference[rows], decided, self.run.budget)
         return found

@@ -70,17 +70,18 @@ def class_newton(problem: Problem, start: Point, stop: Stop) -> Run:
 
 def class_newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
     """Newton steps by conjugate gradients, or in the space of the rows where that is far smaller."""
-    if _is_wide(problem) and stop.until is None and stop.tol >= ROW_SPACE_TOL:
+    if _is_wide(problem) and stop.tol >= ROW_SPACE_TOL:
         return _row_space_newton(problem, start, stop)
     return _run(problem, start, stop, _Products(problem))
 
 
-def class_newton_nearby(problem: Problem, start: Point, stop: Stop, solve: Callable[[Array], Array]) -> Run:
-    """Newton steps by conjugate gradients from a model so near the optimum that one step may do.
+def approach_classes(problem: Problem, start: Point, stop: Stop, solve: Callable[[Array], Array]) -> Point:
+    """The point after Newton steps from a model near the optimum until the gap is about small enough; it is not computed.
 
-    ``solve``: what stands in front of the system, made for another problem much like this one.
+    ``solve``: what stands in front of the system where that is not factored, made for another problem much like this one.
     """
-    return _run(problem, start, stop, _Products(problem, solve))
+    solver = _Direct(problem) if direct_is_cheaper(problem) else _Products(problem, solve)
+    return _run(problem, start, stop, solver, proven=False).point
 
 
 def class_newton_in_passes(problem: Problem, start: Point, stop: Stop) -> Run:
@@ -136,9 +137,17 @@ def _row_space_newton(problem: Problem, start: Point, stop: Stop) -> Run:
     small = problem.derive(X=vectors * roots, penalty=L2(1.0), column_names=None)
     coef = ((vectors.T @ problem.scores(start.coef)) / roots[:, None]).T
     solver = _Direct(small) if direct_is_cheaper(small) else _Products(small)
-    run = _run(small, Point(coef, start.intercept, start.dual), stop, solver)
-    coef = (X.T @ (vectors @ (run.point.coef / roots).T)).T * inverse
-    return replace(run, point=replace(run.point, coef=coef))
+
+    def widen(coef: Array) -> Array:
+        return np.asarray((X.T @ (vectors @ (coef / roots).T)).T * inverse)
+
+    def until(state: State) -> bool:
+        assert stop.until is not None
+        return stop.until(replace(state, primal=lambda: (widen(state.coef), state.intercept)))
+
+    ask = stop if stop.until is None else replace(stop, until=until)
+    run = _run(small, Point(coef, start.intercept, start.dual), ask, solver)
+    return replace(run, point=replace(run.point, coef=widen(run.point.coef)))
 
 
 @final
@@ -146,7 +155,7 @@ class _Direct:
     """Newton directions from a Cholesky factor."""
 
     def __init__(self, problem: Problem) -> None:
-        self.problem, self.n_products, self.is_shared = problem, 0, False
+        self.problem, self.n_products = problem, 0
 
     def direction(self, likely: Array, gradient: Array, accuracy: float) -> Array:
         hessian, _ = class_hessian(self.problem, likely)
@@ -243,8 +252,8 @@ def _apply_curvature(likely: Array, moves: Array) -> Array:
     return likely * (moves - mean[:, None])
 
 
-def _run(problem: Problem, start: Point, stop: Stop, solver: "_Direct | _Products") -> Run:
-    """Newton steps from a point until its gap is small enough."""
+def _run(problem: Problem, start: Point, stop: Stop, solver: "_Direct | _Products", proven: bool = True) -> Run:
+    """Newton steps from a point until its gap is small enough; not ``proven``: until the last step says that it is."""
     loss, strengths, weights = problem.loss, read_strengths(problem), problem.weights
     assert isinstance(loss, Multinomial)
     rows = np.arange(problem.n_rows)
@@ -261,8 +270,9 @@ def _run(problem: Problem, start: Point, stop: Stop, solver: "_Direct | _Product
         state = None
         # The gap after a full step is about the square of its decrement.
         promising = max(stop.target(value), PROMISING * np.sqrt(stop.tol) * value)
-        near = n_iter == 1 and solver.is_shared
-        if stop.until is not None or decrement <= promising or near or n_iter >= stop.max_iter:
+        if not proven and (decrement <= promising or n_iter >= stop.max_iter):
+            return Run(unpacked(model, problem.fit_intercept), n_iter, "converged")
+        if stop.until is not None or decrement <= promising or n_iter >= stop.max_iter:
             state = _state(problem, n_iter, value, model, scores, dual, slopes, stop)
             status = stop.check(state)
             if status is not None:
