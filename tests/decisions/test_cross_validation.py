@@ -308,6 +308,19 @@ def test_folds_between_kinks(loss):
         assert result.n_trainings == 0 or isinstance(cv, ShuffleSplit)
 
 
+def test_folds_that_stall_are_left_to_steps_of_their_own(monkeypatch):
+    """Columns in unlike units: steps whose products are made in single precision come to an end before the scores are narrow."""
+    rng, lengths = np.random.default_rng(700), []
+    X = rng.normal(size=(80, 600)) * 10.0 ** rng.uniform(-4.0, 4.0, 600)
+    y = np.where((X / X.std(axis=0)) @ rng.normal(size=600) + 24.0 * rng.normal(size=80) > 0.0, 1.0, -1.0)
+    problem = glru.Problem(X, y, penalty=glru.L2(1.0 / 80.0), fit_intercept=True)
+    search = Folds.search
+    monkeypatch.setattr(Folds, "search", lambda self, *args, **how: lengths.append(1) or search(self, *args, **how))
+    result = glru.cross_val_predict(problem, cv=KFold(5), width=1e-6)
+    assert_right(problem, result, splits_of(problem, KFold(5), None))
+    assert len(lengths) <= 40
+
+
 @pytest.mark.parametrize(("entries", "batches"), [(160, 1), (159, 2), (40, 4), (1, 4)])
 def test_chord_steps_in_batches(entries, batches, monkeypatch):
     """As many folds as their scores leave room for are stepped together, with the same labels whatever that is."""

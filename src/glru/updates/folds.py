@@ -47,6 +47,9 @@ STEEP, MOST_TRIALS, LONGEST = 0.2, 12, 16.0
 NEAR = 0.3
 """The common model is near enough where its gradient is at most this share of the folds' gradients there."""
 
+STALLED = 0.9
+"""The share of a gradient's norm that a step near the optimum leaves where the next ones would gain nothing."""
+
 CLOSE = 1e-7
 """A gradient's norm, as a share of the root of the losses' squared slopes, below which its descent is no guide to the length of a step."""
 
@@ -811,7 +814,9 @@ class _Training:
             guess = folds.radii(place, self.columns, metric.reference)
             now = metric.lengths(place.gradient)
             rates = np.divide(now, before, out=np.zeros_like(now), where=before > 0.0)
-            kept = ~self._certify_open(place, metric, guess)
+            # Near the optimum a step that leaves this much has met its rounding, in single precision or of columns in unlike units.
+            stalled = (rates > STALLED) & (guess.largest_norm * guess.nu < 1.0)
+            kept = ~(self._certify_open(place, metric, guess) | stalled)
             if not kept.any():
                 break
             if not kept.all():
