@@ -189,7 +189,7 @@ RULES: dict[str, Rule] = {
     "StepwiseSelector.criterion": _one_of(*CRITERIA, "auto"),
     "GLRUClassifierCV.criterion": _one_of("error", "log_loss"),
     "GLRURegressorCV.criterion": _one_of("squared_error", "absolute_error"),
-    "StepwiseSelector.scoring": _one_of("accuracy", "neg_log_loss", "neg_mean_squared_error", None),
+    "StepwiseSelector.scoring": _one_of("accuracy", "neg_log_loss", "neg_mean_squared_error", "r2", None),
     "CertifiedRFECV.scoring": _one_of("accuracy", "neg_log_loss", "neg_mean_squared_error", "r2", None),
     "importance_getter": _one_of("auto", "coef_"),
     "center": _one_of("estimate", "mean", None),

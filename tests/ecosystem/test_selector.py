@@ -188,8 +188,11 @@ def test_selector_of_a_pipeline():
         (LogisticRegression(C=0.5, **TIGHT), cancer, "accuracy"),
         (LogisticRegression(C=0.5, **TIGHT), cancer, "neg_log_loss"),
         (Ridge(alpha=3.0), diabetes, "neg_mean_squared_error"),
+        (Ridge(alpha=3.0), diabetes, "r2"),
+        (LogisticRegression(C=0.5, **TIGHT), wine, "accuracy"),
+        (LogisticRegression(C=0.5, **TIGHT), wine, "neg_log_loss"),
     ],
-    ids=["accuracy", "log-loss", "squared-error"],
+    ids=["accuracy", "log-loss", "squared-error", "r2", "classes-accuracy", "classes-log-loss"],
 )
 def test_parameters_of_scikit_learn(model, data, scoring, direction):
     """The same call as SequentialFeatureSelector chooses the same features, folds of different sizes included."""

@@ -1,8 +1,8 @@
 r"""The judge of validation rows for models with one score per class.
 
 A validation row of class ``y`` is judged by how much its class leads each of the others, :math:`t_k = z_y - z_k`: it is an error unless all leads are
-above zero, and its log-loss is :math:`\log(1 + \sum_{k \ne y} e^{-t_k})`. Removals are bounded in the metric of the present model, all of them with its one
-Hessian (:meth:`glru.regions.classes.ClassEllipsoid.without`); other moves are trained from the present model and then certified.
+above zero, and its log-loss is :math:`\log(1 + \sum_{k \ne y} e^{-t_k})`. Small models are stepped on together, without proof, and then certified one by one. Removals from others are bounded in the metric of
+the present model, all of them with its one Hessian (:meth:`glru.regions.classes.ClassEllipsoid.without`); additions are stepped on from the present model.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from glru._options import Budget
 from glru.bounds import Bounds, intersect
@@ -25,12 +26,24 @@ from glru.selection.judge import ROUGH, Judge, Screened, Value, label_equal_colu
 from glru.selection.moves import Columns, Model, Move
 
 
+MOST_UNKNOWNS = 64
+"""Models of more unknowns than this are not stepped on together: their Hessians cost more than what is saved."""
+
+ENTRIES_TOGETHER = 2_000_000
+"""Entries of the data of all classes and sets that are worked on together, at most."""
+
+MOST_STEPS, LONGEST_MOVE, NEAR = 10, 8.0, 1e-3
+"""Newton steps of sets of columns at most, how far one moves a score at most, and the move after which the next one would be below rounding, about."""
+
+
 @final
 class ClassRows:
     """Validation rows in the columns of a whole problem with one score per class, and what leads say of them."""
 
-    def __init__(self, whole: Problem, X: Matrix, y: NDArray[np.intp], criterion: Criterion) -> None:
-        self.whole, self.X, self.y, self.criterion = whole, X, y, criterion
+    def __init__(
+        self, whole: Problem, X: Matrix, y: NDArray[np.intp], criterion: Criterion, weights: Array | None = None
+    ) -> None:
+        self.whole, self.X, self.y, self.criterion, self.weights = whole, X, y, criterion, weights
 
     def terms(self, lower: Array, upper: Array) -> Bounds:
         """The least and the largest term of every row, from bounds of its leads (that of its own class is zero)."""
@@ -49,7 +62,8 @@ class ClassRows:
     def sum_bounds(self, leads: Bounds, chosen: Columns) -> tuple[float, float]:
         """Bounds of the criterion's sum under the optimum with some columns, from bounds of the leads."""
         zero = self.zeros(chosen)
-        low, high = self.criterion.add_terms(*self.terms(*(np.where(zero, 0.0, ends) for ends in leads)))
+        terms = self.terms(*(np.where(zero, 0.0, ends) for ends in leads))
+        low, high = self.criterion.add_terms(*terms, self.weights)
         return float(low), float(high)
 
     def sum_at(self, point: Point, chosen: Columns) -> float:
@@ -90,6 +104,7 @@ class ClassJudge(Judge):
     def __init__(self, model: Model, rows: ClassRows, method: str = "certified") -> None:
         self.model, self.rows, self.method = model, rows, method
         self._found: dict[Move, tuple[ClassEllipsoid, Bounds]] = {}
+        self._near: dict[Move, tuple[Array, Array]] = {}
 
     @property
     def n_rows(self) -> int:
@@ -118,9 +133,10 @@ class ClassJudge(Judge):
 
     def screen(self, moves: Sequence[Move], budget: Budget, contest: Contest | None = None) -> Screened:
         found = Screened.unknown(len(moves), "newton")
+        self._approach(moves, budget)
         for k, move in enumerate(moves):
             budget.check()
-            if not move.add:
+            if not move.add and move not in self._near:
                 region = self._region.without(np.flatnonzero(np.isin(self.model.chosen, move.columns)))
                 chosen = move.apply(self.model.chosen)
                 bounds = self._leads(region, self.model.chosen, self._forms)
@@ -129,6 +145,24 @@ class ClassJudge(Judge):
                 low, high = self.rows.terms(*(np.where(self.rows.zeros(chosen), 0.0, ends) for ends in bounds))
                 found.certain[k] = np.count_nonzero(high - low <= self.precision / max(self.n_rows, 1))
         return found
+
+    def _approach(self, moves: Sequence[Move], budget: Budget) -> None:
+        """Find small models after all moves to as many columns together, without proof."""
+        whole, point = self.model.whole, self.model.solution.point
+        sets = [move.apply(self.model.chosen) for move in moves]
+        coef = np.zeros((whole.n_scores, whole.n_columns))
+        coef[:, self.model.chosen] = point.coef
+        small = {one.size for one in sets if (one.size + whole.fit_intercept) * whole.n_scores <= MOST_UNKNOWNS}
+        for size in small:
+            here = [k for k, one in enumerate(sets) if len(one) == size]
+            width = max(1, ENTRIES_TOGETHER // max(whole.n_rows * whole.n_scores * (size + 1), 1))
+            for start in range(0, len(here), width):
+                budget.check()
+                part = here[start : start + width]
+                columns = np.array([sets[k] for k in part]).reshape(len(part), size)
+                starts = np.moveaxis(coef[:, columns], 0, 1)
+                found = approach_classes(whole, columns, starts, np.asarray(point.intercept))
+                self._near.update({moves[k]: one for k, one in zip(part, zip(*found, strict=True), strict=True)})
 
     def refine(self, move: Move, goal: Goal) -> Value:
         chosen = move.apply(self.model.chosen)
@@ -210,6 +244,8 @@ class ClassJudge(Judge):
     def _start(self, move: Move) -> tuple[Problem, Point]:
         """The problem after a move, and where to train it from: Newton steps ahead of the present model, if there are any."""
         problem, point = self.model.trial(move)
+        if move in self._near:
+            return problem, Point(*self._near[move], point.dual)
         if move not in self._found:
             return problem, point
         near, kept = self._found[move][0].point, np.isin(self.model.chosen, move.apply(self.model.chosen))
@@ -217,6 +253,44 @@ class ClassJudge(Judge):
 
     def find_ties(self, moves: Sequence[Move], budget: Budget) -> list[int]:
         return label_equal_columns(moves, [self.model.whole.matrix, self.rows.X], self.model.whole.penalty)
+
+
+def approach_classes(whole: Problem, columns: Columns, coefs: Array, intercept: Array) -> tuple[Array, Array]:
+    """Coefficients of shape (n_sets, n_scores, n_columns) and intercepts near the optima of sets of columns, by Newton steps of all sets in the same products.
+
+    With probabilities ``p`` and weights ``s`` a Hessian is the blocks :math:`X^\\top (s p_a) X` of all classes less :math:`Z^\\top Z`, :math:`Z = (\\sqrt s p_a X)_a`.
+    """
+    used = np.flatnonzero(whole.weights > 0.0)
+    weights, y = whole.weights[used], whole.y[used]
+    A = whole.matrix.dense()[used].T[columns]
+    strengths, models = whole.quadratic[columns], coefs
+    if whole.fit_intercept:
+        A = np.concatenate([A, np.ones((len(A), 1, used.size))], axis=1)
+        strengths = np.hstack([strengths, np.zeros((len(columns), 1))])
+        models = np.concatenate([coefs, np.tile(intercept[:, None], (len(columns), 1, 1))], axis=2)
+    n_sets, n_scores, width = models.shape
+    targets, each = np.equal.outer(np.arange(n_scores), y).astype(np.float64), np.arange(n_scores)
+    # One number added to the intercepts of all classes changes nothing: the gauge makes the system regular.
+    gauge = np.append(np.zeros(columns.shape[1]), np.full(width - columns.shape[1], weights.sum()))
+    for _ in range(MOST_STEPS):
+        likely = softmax(np.matmul(models, A), axis=1)
+        gradients = np.matmul(weights * (likely - targets), np.swapaxes(A, 1, 2)) + strengths[:, None] * models
+        Z = ((np.sqrt(weights) * likely)[:, :, None, :] * A[:, None]).reshape(n_sets, n_scores * width, -1)
+        hessians = -np.matmul(Z, np.swapaxes(Z, 1, 2)).reshape(n_sets, n_scores, width, n_scores, width)
+        blocks = np.matmul((weights * likely)[:, :, None, :] * A[:, None], np.swapaxes(A, 1, 2)[:, None])
+        blocks[:, :, np.arange(width), np.arange(width)] += strengths[:, None]
+        hessians[:, each, :, each, :] += np.swapaxes(blocks, 0, 1)
+        hessians[:, :, np.arange(width), :, np.arange(width)] += gauge[:, None, None, None]
+        try:
+            steps = np.linalg.solve(hessians.reshape(n_sets, n_scores * width, -1), gradients.reshape(n_sets, -1, 1))
+        except np.linalg.LinAlgError:
+            break
+        steps = np.where(np.isfinite(steps), steps, 0.0).reshape(models.shape)
+        moved = np.abs(np.matmul(steps, A)).max(axis=(1, 2))
+        models = models - steps / np.maximum(1.0, moved / LONGEST_MOVE)[:, None, None]
+        if moved.max() < NEAR:
+            break
+    return models[:, :, : columns.shape[1]], models[:, :, -1] if whole.fit_intercept else np.zeros((n_sets, n_scores))
 
 
 def require_judge(problem: Problem, method: str) -> None:

@@ -49,7 +49,7 @@ class Settings:
     """How to search; every option but one is that of :func:`glru.stepwise`, and checked as far as no data is needed.
 
     ``criterion``: None for the usual one of the loss. ``gain``: stop before a step, the first one excepted, that makes the criterion
-    less by less than this. ``fold_means``: the criterion is the mean over folds of their means, as in scikit-learn, not that over all rows; accuracies tie where scikit-learn's averages in float64 are equal. ``folds``: the problems of the splits in ``cv`` and the places of their test rows, where they differ in more than weights.
+    less by less than this. ``fold_means``: the criterion is the mean over folds of their means, as in scikit-learn, not that over all rows; accuracies tie where scikit-learn's averages in float64 are equal; with ``fold_means="r2"`` squared errors are divided by the sums of squares around the mean of each fold instead. ``folds``: the problems of the splits in ``cv`` and the places of their test rows, where they differ in more than weights.
     """
 
     direction: Direction = "backward"
@@ -60,7 +60,7 @@ class Settings:
     max_features: int | None = None
     forced: bool = False
     gain: float | None = None
-    fold_means: bool = False
+    fold_means: bool | Literal["r2"] = False
     groups: Sequence[Any] | None = None
     keep: Sequence[Any] = ()
     cv: Any = None
@@ -502,11 +502,14 @@ def make_judge(
     judges = []
     folds = folds_of(problem, settings)
     sizes = [test.size for _, test in folds]
-    weighted = settings.fold_means and not criterion.counts and len(set(sizes)) > 1
+    weighted = settings.fold_means == "r2" or (settings.fold_means and not criterion.counts and len(set(sizes)) > 1)
     own = replace(criterion, fold_sizes=None)
     for fold, test in folds:
         model = Model(fold, chosen, tol, budget=budget)
-        weights = np.full(test.size, sum(sizes) / (len(sizes) * test.size)) if weighted else None
+        divisor = float(np.square(fold.y[test] - fold.y[test].mean()).sum()) if settings.fold_means == "r2" else test.size
+        if divisor == 0.0:
+            raise ValueError("'r2' needs test rows with different targets in every fold. Use squared errors.")
+        weights = np.full(test.size, sum(sizes) / (len(sizes) * divisor)) if weighted else None
         judges.append(_judge_rows(model, fold.matrix[test], fold.y[test], own, method, weights))
     problems, tests = [problem for problem, _ in folds], [test for _, test in folds]
     at_once = method == "certified" and all(sizes) and has_fold_columns(problems)
@@ -519,11 +522,7 @@ def _judge_rows(
 ) -> Judge:
     """The judge of validation rows, with one score or one per class."""
     if model.whole.loss.several:
-        if weights is not None:
-            raise ValueError(
-                "the mean over folds of different sizes has one score per row; got one per class. Give folds of one size."
-            )
-        return ClassJudge(model, ClassRows(model.whole, X, y, criterion), method)
+        return ClassJudge(model, ClassRows(model.whole, X, y, criterion, weights), method)
     return ValidationJudge(model, ValidationRows(model.whole, X, y, criterion, weights), method)
 
 

@@ -23,12 +23,15 @@ from glru.sklearn.estimators.linear import validate_input
 from glru.sklearn.preprocessing import name_weight
 from glru.sklearn.questions import prepare, select_features
 
-SCORING: dict[str, Literal["error", "log_loss", "squared_error"]] = {
+Scoring = Literal["accuracy", "r2", "neg_log_loss", "neg_mean_squared_error"]
+
+CRITERIA: dict[str, Literal["error", "log_loss", "squared_error"]] = {
     "accuracy": "error",
+    "r2": "squared_error",
     "neg_log_loss": "log_loss",
     "neg_mean_squared_error": "squared_error",
 }
-"""The criterion that each scikit-learn score corresponds to."""
+"""The sums that each score of scikit-learn is made of."""
 
 
 def _count_features(wanted: Any, n_features: int, forward: bool, until_tol: bool) -> int | None:
@@ -81,9 +84,9 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         "auto" is half of them (of an odd number, one more is left than removed), or, with ``tol``, as many as that requires. If not given, the search ends when no step is better.
     tol : float, default=None
         With ``n_features_to_select="auto"``: stop before a step (other than the first) that improves the score by less than this.
-    scoring : {"accuracy", "neg_log_loss", "neg_mean_squared_error"}, default=None
-        The criterion by its name in scikit-learn; the score is then the mean over the folds of their means, as in scikit-learn. Of features with the same mean accuracy, compared
-        in float64 with its rounding as scikit-learn does, the first one is taken.
+    scoring : {"accuracy", "r2", "neg_log_loss", "neg_mean_squared_error"}, default=None
+        The criterion by its name in scikit-learn; the score is then the mean over the folds, as in scikit-learn. Of features with the same mean accuracy, compared
+        in float64 with its rounding as scikit-learn does, the first one is taken. Scores that are no sums over rows ("roc_auc", "f1", "balanced_accuracy") are not supported.
     cv : int, splitter or iterable, default=None
         Folds, instead of ``validation``.
     training_tol : float, default=1e-6
@@ -135,7 +138,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         *,
         n_features_to_select: Any = None,
         tol: float | None = None,
-        scoring: Literal["accuracy", "neg_log_loss", "neg_mean_squared_error"] | None = None,
+        scoring: Scoring | None = None,
         cv: Any = None,
         training_tol: float = 1e-6,
         max_seconds: float | None = None,
@@ -208,13 +211,13 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         return Settings(
             direction=self.direction,
             method=self.method,
-            criterion=criterion if self.scoring is None else SCORING[self.scoring],
+            criterion=criterion if self.scoring is None else CRITERIA[self.scoring],
             max_steps=self.max_steps,
             min_features=least,
             max_features=most,
             forced=self.forced or self.n_features_to_select is not None,
             gain=self.tol,
-            fold_means=self.scoring is not None and cv is not None,
+            fold_means=cv is not None and ("r2" if self.scoring == "r2" else self.scoring is not None),
             groups=self._places(self.groups),
             keep=self._places(self.keep),
             cv=cv,
@@ -264,17 +267,6 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         tags.target_tags.required = True
         tags.input_tags.sparse = True
         return tags
-
-
-Scoring = Literal["accuracy", "r2", "neg_log_loss", "neg_mean_squared_error"]
-
-CRITERIA: dict[str, Literal["error", "log_loss", "squared_error"]] = {
-    "accuracy": "error",
-    "r2": "squared_error",
-    "neg_log_loss": "log_loss",
-    "neg_mean_squared_error": "squared_error",
-}
-"""The sums that each score is made of."""
 
 
 class CertifiedRFECV(RFECV):  # type: ignore[misc]
