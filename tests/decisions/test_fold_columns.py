@@ -261,3 +261,19 @@ def test_a_column_that_comes_is_held_apart_no_more_than_is_said(apart, seed):
     bordered = float(family.metric.bordered[0, 0])
     if np.isfinite(bordered):
         assert (1 - Fraction(bordered) ** 2) ** 2 >= _squared_norm(H, rest) / system
+
+
+@pytest.mark.parametrize("criterion", ["log_loss", "error"])
+@pytest.mark.parametrize("judged", ["folds", "rows", "leave-one-out"])
+def test_constant_columns_are_ties(judged, criterion):
+    """Columns that are constant in all rows change no model beside an intercept: of these, and without a better one, the first leaves."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 6))
+    X[:, 2], X[:, 4] = 3.0, 0.0
+    y = np.sign(X @ np.array([2.0, -1.0, 0.0, 1.0, 0.0, 1.5]) + 0.1 * rng.normal(size=60))
+    problem = glru.Problem(X[:40], y[:40], penalty=glru.L2(0.01), fit_intercept=True, scaling="sum")
+    options = {"folds": {"cv": 4}, "rows": {"X_val": X[40:], "y_val": y[40:]}, "leave-one-out": {}}[judged]
+    found = glru.stepwise(problem, criterion=criterion, forced=True, max_steps=2, **options)
+    assert found.certified
+    if criterion == "log_loss":
+        assert [step.columns for step in found.path] == [(2,), (4,)]

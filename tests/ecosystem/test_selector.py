@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, make_classification
 from sklearn.decomposition import PCA
 from sklearn.feature_selection import RFECV, SequentialFeatureSelector
-from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge, RidgeClassifier
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
@@ -217,6 +217,34 @@ def test_sums_over_folds_of_different_sizes_are_exact():
     low, high = ours.result_.criterion_bounds
     assert high - low < 1e-12 * high
     assert low / len(y) - 1e-12 <= 1.0 - score <= high / len(y) + 1e-12
+
+
+def test_names_are_those_of_the_frame():
+    """Results show the names of a frame, and unknown names are told so."""
+    X, y = cancer()
+    frame = pd.DataFrame(X[:, :4], columns=list("abcd"))
+    options = {"cv": 3, "direction": "forward", "n_features_to_select": 2}
+    found = glru.StepwiseSelector(LogisticRegression(), **options, keep="b").fit(frame, y)
+    assert "b" in found.result_.names and found.result_.names == tuple(found.get_feature_names_out())
+    assert [step.feature for step in found.result_.path] == [name for name in found.result_.names if name != "b"]
+    with pytest.raises(ValueError, match="among those of X"):
+        glru.StepwiseSelector(LogisticRegression(), **options, keep=["e"]).fit(frame, y)
+    paired = glru.StepwiseSelector(LogisticRegression(), cv=3, groups=list("aabb"), max_steps=1, forced=True)
+    assert paired.fit(frame, y).result_.path[0].feature in (("a", "b"), ("c", "d"))
+
+
+def test_interrupted_selections_warn():
+    X, y = cancer()
+    with pytest.warns(UserWarning, match="ended after 0 steps, with 4 features. Raise max_seconds"):
+        glru.StepwiseSelector(LogisticRegression(), cv=3, max_seconds=1e-9).fit(X[:, :4], y)
+
+
+def test_losses_with_a_log_link_are_judged_by_deviance():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4))
+    y = rng.poisson(np.exp(0.5 * X[:, 1]))
+    found = glru.StepwiseSelector(PoissonRegressor(), cv=4, direction="forward", n_features_to_select=1).fit(X, y)
+    assert found.result_.criterion == "deviance" and found.get_support().tolist() == [False, True, False, False]
 
 
 def test_information_criteria_need_no_validation():

@@ -25,7 +25,6 @@ from glru.selection.criteria import Criterion
 from glru.selection.judge import ROUGH, Judge, Screened, Value, label_equal_columns
 from glru.selection.moves import Columns, Model, Move
 
-
 MOST_UNKNOWNS = 64
 """Models of more unknowns than this are not stepped on together: their Hessians cost more than what is saved."""
 
@@ -252,13 +251,13 @@ class ClassJudge(Judge):
         return problem, Point(near.coef[:, kept], near.intercept, point.dual)
 
     def find_ties(self, moves: Sequence[Move], budget: Budget) -> list[int]:
-        return label_equal_columns(moves, [self.model.whole.matrix, self.rows.X], self.model.whole.penalty)
+        return label_equal_columns(moves, self.model.whole, self.rows.X)
 
 
 def approach_classes(whole: Problem, columns: Columns, coefs: Array, intercept: Array) -> tuple[Array, Array]:
-    """Coefficients of shape (n_sets, n_scores, n_columns) and intercepts near the optima of sets of columns, by Newton steps of all sets in the same products.
+    r"""Coefficients of shape (n_sets, n_scores, n_columns) and intercepts near the optima of sets of columns, by Newton steps of all sets in the same products.
 
-    With probabilities ``p`` and weights ``s`` a Hessian is the blocks :math:`X^\\top (s p_a) X` of all classes less :math:`Z^\\top Z`, :math:`Z = (\\sqrt s p_a X)_a`.
+    With probabilities ``p`` and weights ``s`` a Hessian is the blocks :math:`X^\top (s p_a) X` of all classes less :math:`Z^\top Z`, :math:`Z = (\sqrt s p_a X)_a`.
     """
     used = np.flatnonzero(whole.weights > 0.0)
     weights, y = whole.weights[used], whole.y[used]

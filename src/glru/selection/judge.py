@@ -14,7 +14,6 @@ from glru._options import Budget
 from glru.bounds import Bounds
 from glru.certificate import Certificate
 from glru.linalg import FEW, Array, Matrix, to_host
-from glru.penalties import Penalty
 from glru.problem import Point, Problem
 from glru.refine import refine
 from glru.regions import EVERY, PAPER
@@ -349,7 +348,7 @@ class ValidationJudge(Judge):
         whole = self.model.whole
         if not whole.in_memory or whole.matrix.only_products:
             return super().find_ties(moves, budget)
-        labels = label_equal_columns(moves, [whole.matrix, self.rows.X], whole.penalty)
+        labels = label_equal_columns(moves, whole, self.rows.X)
         for k, move in enumerate(moves):
             budget.check()
             labels[k] = 0 if self.model.leaves_all_scores(move) else labels[k]
@@ -496,16 +495,30 @@ class Pending:
         return known
 
 
-def label_equal_columns(moves: Sequence[Move], matrices: Sequence[Matrix], penalty: Penalty) -> list[int]:
-    """A label above 0 for each move, the same for moves of the same kind whose columns have the same entries."""
+def label_equal_columns(moves: Sequence[Move], problem: Problem, asked: Matrix | None = None) -> list[int]:
+    """A label for each move, the same for moves of the same kind whose columns have the same entries; 0 where scores provably stay.
+
+    The coefficient of a penalised column that is constant in all rows with a weight is exactly zero: the intercept does without a penalty what it does. Without an intercept
+    that holds for columns of zeros. ``asked``: rows that are judged, where they are others.
+    """
     contents: dict[int, tuple[bytes, ...]] = {}
+    used, matrices = problem.weights > 0.0, [problem.matrix, *([] if asked is None else [asked])]
     for column in (column for move in moves for column in move.columns):
-        entries = (matrix.dense(np.array([column])).tobytes() for matrix in matrices)
-        part = penalty.select(np.array([column]))
-        contents[column] = (*entries, np.asarray(part.quadratic).tobytes(), np.asarray(part.absolute).tobytes())
+        entries = [matrix.dense(np.array([column])) for matrix in matrices]
+        part = problem.penalty.select(np.array([column]))
+        values = to_host(entries[0])[used]
+        usual = values[:1] if problem.fit_intercept else 0.0
+        if np.all(values == usual) and np.any(part.quadratic + part.absolute > 0.0):
+            contents[column] = ()
+            continue
+        texts = (to_host(part).tobytes() for part in entries)
+        contents[column] = (*texts, np.asarray(part.quadratic).tobytes(), np.asarray(part.absolute).tobytes())
     labels: dict[Any, int] = {}
-    kinds = ((move.add, tuple(sorted(contents[column] for column in move.columns))) for move in moves)
-    return [labels.setdefault(kind, len(labels) + 1) for kind in kinds]
+    found = []
+    for move in moves:
+        kind = move.add, tuple(sorted(contents[column] for column in move.columns))
+        found.append(labels.setdefault(kind, len(labels) + 1) if any(kind[1]) else 0)
+    return found
 
 
 @final

@@ -298,7 +298,7 @@ class LeaveOneOutJudge(Judge):
         whole = self.model.whole
         if whole.matrix.only_products:
             return super().find_ties(moves, budget)
-        return label_equal_columns(moves, [whole.matrix], whole.penalty)
+        return label_equal_columns(moves, whole)
 
     def _value_of(self, solution: Solution, method: Literal["naive", "certified"], share: float | None = None) -> Value:
         """The value of a trained model, its sum known up to half a share of it: by default that of the criterion's resolution."""

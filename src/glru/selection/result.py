@@ -1,7 +1,7 @@
 """The path of a stepwise selection."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, final
 
@@ -121,6 +121,15 @@ class StepwiseResult(Shown):
     criterion: str
     interrupted: bool
     n_rows: int
+
+    def with_names(self, names: Any) -> "StepwiseResult":
+        """The same path, its columns named by those of the problem."""
+
+        def show(columns: tuple[int, ...]) -> Any:
+            return names[columns[0]] if len(columns) == 1 else tuple(names[j] for j in columns)
+
+        path = tuple(replace(step, feature=show(step.columns)) for step in self.path)
+        return replace(self, names=tuple(names[j] for j in self.selected), path=path)
 
     @property
     def n_trainings(self) -> int:

@@ -506,7 +506,9 @@ def make_judge(
     own = replace(criterion, fold_sizes=None)
     for fold, test in folds:
         model = Model(fold, chosen, tol, budget=budget)
-        divisor = float(np.square(fold.y[test] - fold.y[test].mean()).sum()) if settings.fold_means == "r2" else test.size
+        divisor = (
+            float(np.square(fold.y[test] - fold.y[test].mean()).sum()) if settings.fold_means == "r2" else test.size
+        )
         if divisor == 0.0:
             raise ValueError("'r2' needs test rows with different targets in every fold. Use squared errors.")
         weights = np.full(test.size, sum(sizes) / (len(sizes) * divisor)) if weighted else None

@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from glru._options import Budget, OutOfTime, check_options, suggest_options
+from glru._options import Budget, OutOfTime, check_options, suggest_options, warn_caller
 from glru.cascade import reporter
 from glru.linalg import Array, use_threads
 from glru.selection.contest import Contest
@@ -72,8 +72,8 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
     validation : float, (X_val, y_val), "loo", int, splitter or iterable, default=0.1
         The validation rows: a share of the data drawn at random (stratified for a classifier), separate rows,
         leave-one-out, or folds as in scikit-learn.
-    criterion : {"auto", "error", "log_loss", "squared_error", "aic", "bic"}, default="auto"
-        What to minimise; "auto" is "error" for a classifier and "squared_error" for a regressor. "aic" and "bic" judge by the training
+    criterion : {"auto", "error", "log_loss", "squared_error", "deviance", "aic", "bic"}, default="auto"
+        What to minimise; "auto" is "error" for a classifier, "squared_error" for a regressor, and "deviance" for one with a log link. "aic" and "bic" judge by the training
         rows, without ``validation``.
     method : {"certified", "glru", "naive"}, default="certified"
         As in :func:`glru.stepwise`.
@@ -127,7 +127,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         estimator: Any,
         direction: Literal["backward", "forward", "both"] = "backward",
         validation: Any = 0.1,
-        criterion: Literal["auto", "error", "log_loss", "squared_error", "aic", "bic"] = "auto",
+        criterion: Literal["auto", "error", "log_loss", "squared_error", "deviance", "aic", "bic"] = "auto",
         method: Literal["certified", "glru", "naive"] = "certified",
         max_steps: int | None = None,
         min_features: int = 1,
@@ -187,20 +187,26 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         classifier = is_classifier(self.estimator)
         train, X_val, y_val, cv = self._rows(matrix, targets, classifier)
         weight = None if sample_weight is None else np.asarray(sample_weight)[train]
-        settings = self._settings(classifier, matrix.shape[1], cv)
+        settings = self._settings(matrix.shape[1], cv)
         with use_threads(self.n_jobs):
             self.result_ = select_features(
                 self.estimator, matrix[train], targets[train], X_val, y_val, weight, settings, keeps_columns=True
             )
+        if hasattr(self, "feature_names_in_"):
+            self.result_ = self.result_.with_names(self.feature_names_in_)
+        if self.result_.interrupted:
+            again = "Raise max_seconds" if self.checkpoint is None else "Fit again to go on from the checkpoint"
+            n_left = self.result_.selected.size
+            warn_caller(f"the selection ended after {len(self.result_.path)} steps, with {n_left} features. {again}.")
         self.support_ = np.zeros(matrix.shape[1], dtype=bool)
         self.support_[self.result_.selected] = True
         fit_options = {} if sample_weight is None else {name_weight(self.estimator): sample_weight}
         self.estimator_ = clone(self.estimator).fit(matrix[:, self.support_], targets, **fit_options)
         return self
 
-    def _settings(self, classifier: bool, n_features: int, cv: Any) -> Settings:
+    def _settings(self, n_features: int, cv: Any) -> Settings:
         """The options of the search, translated from scikit-learn's."""
-        criterion = ("error" if classifier else "squared_error") if self.criterion == "auto" else self.criterion
+        criterion = None if self.criterion == "auto" else self.criterion
         forward = self.direction == "forward"
         target = _count_features(self.n_features_to_select, n_features, forward, self.tol is not None)
         if self.tol is not None and self.n_features_to_select != "auto":
@@ -245,18 +251,23 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         return every, None, None, judge
 
     def _places(self, columns: Any) -> Any:
-        """Column names as positions; anything else unchanged."""
+        """Column names, one or several or lists of them, as positions; labels, which are no names, unchanged."""
         names = getattr(self, "feature_names_in_", None)
+        columns = [columns] if isinstance(columns, str) else columns
         if columns is None or names is None:
             return columns
         place = {name: j for j, name in enumerate(names.tolist())}
+        # One label per column is no list of names.
+        labels = columns is self.groups and not all(isinstance(value, list | np.ndarray) for value in columns)
 
         def locate(value: Any) -> Any:
             if isinstance(value, list | np.ndarray):
                 return [locate(one) for one in value]
+            if isinstance(value, str) and value not in place and not labels:
+                raise ValueError(f"columns must be among those of X, {names.tolist()}; got {value!r}.")
             return place.get(value, value) if isinstance(value, str) else value
 
-        return [locate(value) for value in columns]
+        return columns if labels else [locate(value) for value in columns]
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)
