@@ -263,17 +263,14 @@ def test_a_column_that_comes_is_held_apart_no_more_than_is_said(apart, seed):
         assert (1 - Fraction(bordered) ** 2) ** 2 >= _squared_norm(H, rest) / system
 
 
-@pytest.mark.parametrize("criterion", ["log_loss", "error"])
-@pytest.mark.parametrize("judged", ["folds", "rows", "leave-one-out"])
-def test_constant_columns_are_ties(judged, criterion):
-    """Columns that are constant in all rows change no model beside an intercept: of these, and without a better one, the first leaves."""
-    rng = np.random.default_rng(1)
+@pytest.mark.parametrize("judged", ["folds", "rows"])
+def test_constant_columns_are_ties(judged):
+    """Columns that are constant in all rows change no model beside an intercept: of these the first leaves, whatever rounding makes of their values."""
+    rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 6))
-    X[:, 2], X[:, 4] = 3.0, 0.0
-    y = np.sign(X @ np.array([2.0, -1.0, 0.0, 1.0, 0.0, 1.5]) + 0.1 * rng.normal(size=60))
-    problem = glru.Problem(X[:40], y[:40], penalty=glru.L2(0.01), fit_intercept=True, scaling="sum")
-    options = {"folds": {"cv": 4}, "rows": {"X_val": X[40:], "y_val": y[40:]}, "leave-one-out": {}}[judged]
-    found = glru.stepwise(problem, criterion=criterion, forced=True, max_steps=2, **options)
-    assert found.certified
-    if criterion == "log_loss":
-        assert [step.columns for step in found.path] == [(2,), (4,)]
+    X[:, 2], X[:, 4] = 1e3, 0.0
+    y = X @ np.array([2.0, -1.0, 0.0, 1.0, 0.0, 1.5]) + rng.normal(size=60)
+    problem = glru.Problem(X[:40], y[:40], glru.Squared(), glru.L2(0.01), fit_intercept=True, scaling="sum")
+    options = {"folds": {"cv": 4}, "rows": {"X_val": X[40:], "y_val": y[40:]}}[judged]
+    found = glru.stepwise(problem, criterion="squared_error", forced=True, max_steps=2, **options)
+    assert found.certified and [step.columns for step in found.path] == [(2,), (4,)]
