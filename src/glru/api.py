@@ -82,8 +82,8 @@ def loocv(
         Which bounds may decide; "auto" uses all that apply.
     width : float or "labels", default=None
         Refine until every interval is at most this wide, with trainings if necessary. ``"labels"``: only until every
-        label is decided. If not given, every label is decided, and where that takes no training and no more than about ten seconds or 32 times
-        the time of the first bounds, intervals are narrowed until metrics are known to four digits: on average to 1e-4 times the mean loss
+        label is decided. If not given, every label is decided, and where that takes no training, less than half the work of training the rows, and no more
+        than about ten seconds or 32 times the time of the first bounds, intervals are narrowed until metrics are known to four digits: on average to 1e-4 times the mean loss
         in training, or to 2e-6 if that is more. The result reports intervals that stay wider. A regression is refined to
         1e-6 times the spread of the targets.
     tol : float, default=1e-6

@@ -110,9 +110,10 @@ class SupportRows:
                 lower[here], upper[here] = self._bounds(family, rows[here], decided, n_steps)
             places = places[~self.proven[rows[places]]]
         for place in places:
+            # Asked about all rows, so that what is open of them counts against the work so far.
+            if decided(lower, upper)[place]:
+                break  # the time is up, or training is cheaper
             alone = slice(int(place), int(place) + 1)
-            if decided(lower[alone], upper[alone])[0]:
-                break  # the time is up
             lower[alone], upper[alone] = self._alone(int(rows[place]))
         return lower, upper
 
