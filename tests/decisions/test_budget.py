@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import glru
-from glru.updates.columns import Steps, SubsetRows
+from glru.updates.columns import FoldColumns, Steps, SubsetRows
 from tests.cases import make
 from tests.core import (
     HostArrays,
@@ -77,7 +77,8 @@ def test_a_training_is_stopped(monkeypatch):
 
 def test_folds_stop(clock):
     """Folds that time did not allow for are undetermined: some of those done one by one, all of those stepped together."""
-    solution = glru.solve(make(glru.SquaredHinge(), glru.L2(0.01), 30, 5, fit_intercept=True))
+    # With few rows per column.
+    solution = glru.solve(make(glru.SquaredHinge(), glru.L2(0.01), 30, 9, fit_intercept=True))
     whole = glru.cross_val_predict(solution, cv=6)
     assert whole.decided_by.get("undetermined", 0) == 0
     parts = [glru.cross_val_predict(solution, cv=6, max_seconds=seconds) for seconds in (5.0, 10.0, 20.0, 40.0, 80.0)]
@@ -267,6 +268,9 @@ def test_a_search_ends_in_its_first_training_or_judgement(judge, until, monkeypa
     owner, name = (moves, "train") if until == "training" else (ValidationJudge, "value")
     if until == "judging" and judge.startswith("leave-one-out"):
         owner, name = (judges.HeldOutSets, "narrow") if judge == "leave-one-out" else (judges, "leave_one_out")
+    if judge == "folds":
+        # The models of all folds are found together.
+        owner, name = FoldColumns, "run"
     slow = getattr(owner, name)
 
     def last(*arguments, **named):

@@ -331,10 +331,16 @@ class Gradients:
 
 
 def has_balls(problem: Problem) -> bool:
-    """Whether the theory applies: a self-concordant loss that is not quadratic, an L2 penalty on every column, rows in memory on the host."""
+    """Whether the theory applies: a self-concordant loss that is not quadratic, an L2 penalty on every column, of which there are some, rows in memory on the host."""
     penalty = problem.penalty
     known = bool(problem.loss.self_concordance) and penalty.smooth and not penalty.linear.any()
-    return known and penalty.strong_convexity > 0.0 and problem.in_memory and problem.arrays.stable
+    return (
+        problem.n_columns > 0
+        and known
+        and penalty.strong_convexity > 0.0
+        and problem.in_memory
+        and problem.arrays.stable
+    )
 
 
 @final
