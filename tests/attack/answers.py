@@ -62,7 +62,7 @@ def sign_answer(name: str, exact: list[Any], labels: Any) -> Answer:
 
 
 def label_answer(name: str, columns: list[list[Any]], classes: np.ndarray, labels: Any) -> Answer:
-    """Labels, masked where open, of exact scores: by how much each beats the others."""
+    """Labels, masked where open, of exact scores: by how much each beats the others. A tie goes to the first class, as in ``predict``."""
     margins, mask, strict = [], np.ma.getmaskarray(labels), []
     for k, label in enumerate(np.ma.getdata(labels)):
         place = int(np.flatnonzero(classes == label)[0])
@@ -71,9 +71,10 @@ def label_answer(name: str, columns: list[list[Any]], classes: np.ndarray, label
             margins.append((value if place else -value, off))
         else:
             best, off = columns[place][k]
-            other = max((column[k] for i, column in enumerate(columns) if i != place), key=lambda pair: pair[0])
-            margins.append((best - other[0], off + max(column[k][1] for column in columns)))
-        strict.append(place > 0 or len(columns) > 1)
+            # Of others with the same score the first counts.
+            other = max((i for i in range(len(columns)) if i != place), key=lambda i: columns[i][k][0])
+            margins.append((best - columns[other][k][0], off + max(column[k][1] for column in columns)))
+        strict.append(place > 0 if len(columns) == 1 else other < place)
     lower = np.where(mask, -np.inf, np.where(strict, ABOVE, 0.0))
     return name, margins, lower, np.full(lower.shape, np.inf)
 
