@@ -156,7 +156,9 @@ def _no_share(function):
 
 def _no_share_of_norms(make):
     """As if strengths that err changed nothing but the limits of columns off the support."""
-    return lambda totals, point, here, metric, errors, share=0.0: make(totals, point, here, metric, errors)
+    return lambda totals, point, here, metric, errors, share=0.0, moved=0.0: make(
+        totals, point, here, metric, errors, 0.0, moved
+    )
 
 
 def _no_slack_for_scores(loss_terms):
