@@ -2,6 +2,10 @@
 
 import numpy as np
 import pytest
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import glru
 from tests.cases import make
@@ -122,3 +126,11 @@ def test_wide_classes_are_trained_in_the_space_of_the_rows_whatever_ends_them():
         np.testing.assert_allclose(scores, state.scores, atol=1e-6 * np.abs(scores).max())
     np.testing.assert_allclose(watched.coef, plain.coef, atol=1e-3 * np.abs(plain.coef).max())
     assert watched.work < 3 * plain.work
+
+
+def test_refitted_classes_are_not_trained_where_steps_decide_them():
+    """The first training of wide data says little about trainings of rows with strengths of their own, which take many times as long."""
+    X, y = make_classification(60, 300, n_informative=8, n_redundant=0, n_classes=3, class_sep=0.8, random_state=3)
+    model = make_pipeline(StandardScaler(), LogisticRegression())
+    result = glru.loocv(model, X, y, width="labels")
+    assert result.n_trainings == 0 and result.decided_by["newton"] == 60
