@@ -545,3 +545,16 @@ def test_a_last_step_uses_the_hessian_at_hand(loss, strength, monkeypatch):
     assert 0 < formed.count(problem.n_rows) < solution.n_iter
     closer = glru.solve(problem, tol=1e-12)
     assert np.abs(solution.coef - closer.coef).max() <= 1e-3
+
+
+@pytest.mark.parametrize("loss", [glru.Logistic(), glru.SquaredHinge(), glru.SmoothedHinge(0.5)], ids=repr)
+@pytest.mark.parametrize("lam", [1e-5, 1e-6])
+def test_weak_penalties_of_dependent_wide_rows_converge(loss, lam):
+    """Rounding leaves ``X X^T`` of centred or repeated rows negative eigenvalues, which a weak penalty multiplies."""
+    random = np.random.default_rng(3)
+    X = random.normal(size=(26, 112))
+    y = random.normal(size=26) + X[:, 0] > 0.0
+    X = np.stack([X - X.mean(axis=0), X[np.arange(26) % 13]])
+    for rows, labels in zip(X, [y, y[np.arange(26) % 13]], strict=True):
+        problem = glru.Problem(rows, labels, loss=loss, penalty=glru.L2(lam), scaling="sum")
+        assert glru.solve(problem).status == "converged"
