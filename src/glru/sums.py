@@ -52,8 +52,8 @@ class Floor:
         return np.maximum(curvature, self.share * self.loss.majorant_curvature(scores))
 
     def after(self, length: float) -> "Floor":
-        """The floor after a step of some length."""
-        if self.share == 0.0 and length >= 0.1:
+        """The floor after a step of some length; no quadratic lies above a loss whose curvature has no bound."""
+        if (self.share == 0.0 and length >= 0.1) or not np.isfinite(self.loss.smoothness):
             return self
         if length >= 0.1:
             share = 0.1 * self.share

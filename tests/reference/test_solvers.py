@@ -558,3 +558,14 @@ def test_weak_penalties_of_dependent_wide_rows_converge(loss, lam):
     for rows, labels in zip(X, [y, y[np.arange(26) % 13]], strict=True):
         problem = glru.Problem(rows, labels, loss=loss, penalty=glru.L2(lam), scaling="sum")
         assert glru.solve(problem).status == "converged"
+
+
+@pytest.mark.parametrize("loss", [glru.Poisson(), glru.Gamma(), glru.Tweedie(1.5)], ids=repr)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_log_links_converge_after_a_short_step(loss, fit_intercept):
+    """The line search may shorten a step to a hundredth; no quadratic lies above an exponential, so that no floor can be raised under its curvature."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(30, 100))
+    y = np.exp(np.clip(0.5 * X @ random.normal(size=100), -5.0, 5.0)) * random.gamma(2.0, 0.5, 30) + 1e-9
+    problem = glru.Problem(X, y, loss=loss, penalty=glru.L2(1e-4), fit_intercept=fit_intercept)
+    assert glru.solve(problem).status == "converged"
