@@ -204,10 +204,11 @@ def _follow(
         point, n_iter = run.point, n_iter + run.n_iter
         found = _finish(problem, run, tol, name)
         best = found if best is None else _choose_better(best, found)
-        # A solver's own gap comes from scores that it updates. Where the gap of fresh ones is larger, go on from these.
+        # A solver's own gap is an estimate, or comes from scores that it updates. Where it was too small, go on to a smaller one.
         while run.status == "converged" and not found.reached(tol) and n_iter != max_iter:
             limit = default if max_iter is None else max_iter - n_iter
-            run = run_solver(problem, found.point, Stop(tol, _continue_until(until, n_iter), limit))
+            smaller = tol * min(1.0, 0.5 * tol / found.relative_gap) if tol > 0.0 else tol
+            run = run_solver(problem, found.point, Stop(smaller, _continue_until(until, n_iter), limit))
             again, before = _finish(problem, run, tol, name), found.solver_gap
             point, n_iter = run.point, n_iter + run.n_iter
             best, found = _choose_better(best, again), again

@@ -131,7 +131,9 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
     conditioner = prepare(problem, start)
     model = _Model(problem)
     unknowns = model.pack(start.coef, start.intercept)
-    scores = problem.scores(start.coef, start.intercept)
+    scores = (
+        problem.scores(start.coef, start.intercept) if start.coef.any() else np.full(problem.n_rows, start.intercept)
+    )
     floor = Floor.of(problem.loss)
     values, gradient, curvature = problem.loss.expand(problem.y, scores)
     value = model.value(unknowns, values)
@@ -301,6 +303,10 @@ class _Model:
             return np.inf
         return 0.5 * float(columns @ (columns / self.lam)) + (0.5 * shift**2 / self.total if shift else 0.0)
 
+    def trusts_estimates(self, stop: Stop) -> bool:
+        """Whether a run may end by an estimate of the gap, which is computed afterwards in any case."""
+        return stop.until is None and stop.tol > 0.0 and self.problem.loss.self_concordance is not None
+
     def state(
         self, n_iter: int, value: float, unknowns: Array, scores: Array, gradient: Array, slope: Array, stop: Stop
     ) -> State:
@@ -309,9 +315,8 @@ class _Model:
         price = self.price(slope)
         if not problem.fit_intercept and not problem.unpenalised.size:
             return State(n_iter, value, price, scores, -gradient, primal)
-        asked = stop.until is not None or stop.tol == 0.0 or problem.loss.self_concordance is None
-        if not asked and NEAR_TARGET * stop.target(value) < price < np.inf:
-            return State(n_iter, value, np.inf, scores, -gradient, primal)
+        if self.trusts_estimates(stop) and price < np.inf:
+            return State(n_iter, value, price, scores, -gradient, primal)
         dual = duality.make_feasible_dual(problem, -gradient)
         gap = duality.gap(problem, *self.unpack(unknowns), dual).value
         return State(n_iter, value, gap, scores, dual, primal)
@@ -325,11 +330,11 @@ class _Model:
             return state
         dual = -linear
         gap = price + float(duality.row_terms(problem, state.scores, dual).sum())
-        if problem.fit_intercept and gap <= NEAR_TARGET * stop.target(state.primal_value):
+        if problem.fit_intercept and not self.trusts_estimates(stop):
+            if not gap <= NEAR_TARGET * stop.target(state.primal_value):
+                return state
             dual = duality.make_feasible_dual(problem, dual)
             gap = duality.gap(problem, state.coef, state.intercept, dual).value
-        elif problem.fit_intercept:
-            return state
         if gap >= state.gap:
             return state
         return State(state.n_iter, state.primal_value, gap, state.scores, dual, state.primal)
