@@ -575,7 +575,8 @@ class Problem:
         """Squared Euclidean norm of every row."""
         shared = self.matrix.shared
         if "squared_row_norms" not in shared:
-            shared["squared_row_norms"] = self._squared_norms[0]
+            with np.errstate(over="ignore"):  # a norm that overflows is infinite, and bounds made of it prove nothing
+                shared["squared_row_norms"] = self.matrix.squared_row_norms()
         return shared["squared_row_norms"]
 
     @cached_property
@@ -586,12 +587,9 @@ class Problem:
     @cached_property
     def column_norms(self) -> Array:
         """``sqrt(sum_i s_i x_ij^2)`` for every column, with room for squares that underflow, before and after the weights are multiplied to them."""
-        return np.sqrt(self._squared_norms[1]) + TINY * (1.0 + np.sqrt(self.weights.max(initial=0.0)))
-
-    @cached_property
-    def _squared_norms(self) -> tuple[Array, Array]:
-        with np.errstate(over="ignore"):  # a norm that overflows is infinite, and bounds made of it prove nothing
-            return self.matrix.squared_norms(self.weights)
+        with np.errstate(over="ignore"):
+            squares = self.matrix.squared_column_norms(self.weights)
+        return np.sqrt(squares) + TINY * (1.0 + np.sqrt(self.weights.max(initial=0.0)))
 
     @cached_property
     def dead_columns(self) -> NDArray[np.bool_]:

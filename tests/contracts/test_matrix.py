@@ -86,8 +86,6 @@ def test_norms_and_counts(kind, shape):
     close(matrix.squared_row_norms(c), X**2 @ c)
     close(matrix.squared_row_norms(np.full(d, 3.0)), 3.0 * (X**2).sum(axis=1))
     close(matrix.squared_column_norms(s), s @ X**2)
-    close(matrix.squared_norms(s)[0], (X**2).sum(axis=1))
-    close(matrix.squared_norms(s)[1], s @ X**2)
     np.testing.assert_array_equal(matrix.filled_columns(s > 0.0), (X[s > 0.0] != 0.0).any(axis=0))
     counts = matrix.column_counts()
     assert (counts is None) == matrix.stores_zeros
@@ -98,14 +96,6 @@ def test_norms_and_counts(kind, shape):
     for (columns, values), row in zip(matrix.nonzeros(), X, strict=True):
         np.testing.assert_array_equal(columns, np.flatnonzero(row))
         np.testing.assert_array_equal(values, row[row != 0.0])
-    if n:
-        np.testing.assert_array_equal(matrix.column_maxima(), X.max(axis=0))
-
-
-@each_kind
-def test_column_norms_without_overflow(kind):
-    X = np.array([[3e200, 3e-200], [4e200, -4e-200]])
-    np.testing.assert_allclose(made(kind, X).column_norms(), [5e200, 5e-200])
 
 
 @each_kind
@@ -116,7 +106,6 @@ def test_entries(kind):
     same(-matrix, -X)
     same(matrix.positive_part(), np.maximum(X, 0.0))
     same(matrix.scale_columns(scales), X * scales)
-    close(matrix.divide_columns(scales + 3.0).dense(), X / (scales + 3.0))
 
 
 @each_kind

@@ -84,7 +84,7 @@ def test_sizes(layout, shape):
     """Squared norms and ``|X| v``, compiled and not."""
     X = layouts(*shape)[layout]
     s, v = np.arange(shape[0]) % 5.0, np.arange(shape[1]) % 7.0
-    rows, columns = as_matrix(X).squared_norms(s)
+    rows, columns = as_matrix(X).squared_row_norms(), as_matrix(X).squared_column_norms(s)
     np.testing.assert_allclose(rows, (plain(X) ** 2).sum(axis=1), rtol=1e-12)
     np.testing.assert_allclose(columns, s @ plain(X) ** 2, rtol=1e-12)
     np.testing.assert_allclose(as_matrix(X).absolute_product(v), np.abs(plain(X)) @ v, rtol=1e-12)

@@ -4,7 +4,6 @@ On the host LAPACK is called directly: the checks of SciPy's functions take ten 
 """
 
 from collections.abc import Iterator
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -48,19 +47,17 @@ def robust_cholesky(matrix: Any) -> Any:
     A matrix that is singular to rounding is shifted until it is not. One that overflowed has a factor without numbers: what
     is solved with it is not a number either, which no solver takes for a step and no certificate for a proof.
     """
-    if is_foreign(matrix):
-        return _robust_device_cholesky(matrix)
+    arrays, factorise = get_arrays(matrix), cholesky if is_foreign(matrix) else factor_on_host
     try:
-        return factor_on_host(matrix)
+        return factorise(matrix)
     except LinAlgError:
-        diagonal, matrix = matrix.diagonal().copy(), matrix.copy()
+        diagonal = to_host(arrays.xp.linalg.diagonal(matrix)).copy()
     for shift in _shifts(diagonal):
-        np.fill_diagonal(matrix, diagonal + shift)
         try:
-            return factor_on_host(matrix)
+            return factorise(arrays.add_diagonal(arrays.xp.asarray(matrix, copy=True), shift))
         except LinAlgError:
             continue
-    return np.full_like(matrix, np.nan)
+    return arrays.xp.full_like(matrix, np.nan)
 
 
 def _shifts(diagonal: Array) -> Iterator[Array]:
@@ -109,17 +106,6 @@ def invert_triangular(factor: Array) -> Array:
         solved[start:] = np.triu(solved[start:])
         found[:stop, start:stop] = solved
     return found
-
-
-def _robust_device_cholesky(matrix: Any) -> Any:
-    xp, arrays = namespace(matrix), get_arrays(matrix)
-    diagonal = to_host(xp.linalg.diagonal(matrix))
-    for shift in chain([np.zeros(1)], _shifts(diagonal)):
-        try:
-            return cholesky(arrays.add_diagonal(matrix, shift) if shift.any() else matrix)
-        except LinAlgError:
-            continue
-    return xp.full_like(matrix, np.nan)
 
 
 def cholesky(matrix: Any) -> Any:

@@ -44,28 +44,6 @@ def csr_quadratic_forms(indptr, indices, data, matrix, start, stop, out):  # typ
 
 
 @njit(cache=True, nogil=True)
-def csr_norms(indptr, indices, data, weights, start, stop, rows, columns):  # type: ignore[no-untyped-def]
-    """Squared norms of CSR rows, and weighted ones of the columns."""
-    for i in range(start, stop):
-        total, weight = 0.0, weights[i]
-        for p in range(indptr[i], indptr[i + 1]):
-            square = data[p] * data[p]
-            total += square
-            columns[indices[p]] += weight * square
-        rows[i] = total
-
-
-@njit(cache=True, nogil=True)
-def csr_absolute_product(indptr, indices, data, v, start, stop, out):  # type: ignore[no-untyped-def]
-    """``abs(X) @ v`` for some CSR rows."""
-    for i in range(start, stop):
-        total = 0.0
-        for p in range(indptr[i], indptr[i + 1]):
-            total += abs(data[p]) * v[indices[p]]
-        out[i] = total
-
-
-@njit(cache=True, nogil=True)
 def dual_candidates(images, step, base, share, weights, lower, upper, columns, dual, weighted, sums):  # type: ignore[no-untyped-def]
     """Dual points ``(base + step images) share``, kept between ``lower`` and ``upper``, and what is summed over them.
 

@@ -232,19 +232,6 @@ class Matrix(ABC):
     def squared_column_norms(self, weights: Array) -> Array:
         """``sum_i s_i x_ij^2`` for every column, of relative error ``gamma(k + 1)``; squares may underflow."""
 
-    def squared_norms(self, weights: Array) -> tuple[Array, Array]:
-        """The squared norms of the rows and the weighted ones of the columns, from one pass where that pays."""
-        return self.squared_row_norms(), self.squared_column_norms(weights)
-
-    def column_maxima(self) -> Array:
-        """The largest entry of every column; exact."""
-        return self.dense().max(axis=0)
-
-    def column_norms(self) -> Array:
-        """Euclidean norms of the columns, of values divided by the largest first so that no square over- or underflows."""
-        largest = np.maximum(self.column_maxima(), (-self).column_maxima())
-        return largest * np.linalg.norm(self.dense() / largest, axis=0)
-
     def depths(self, extra: int) -> Array | float:
         """``gamma`` of the entries in the product of each row with a vector, and of ``extra`` operations more."""
         return gamma(self.shape[1] + extra)
@@ -286,10 +273,6 @@ class Matrix(ABC):
     def positive_part(self) -> "Self":
         """``max(X, 0)``."""
         return type(self)(self.arrays.xp.maximum(self.data, 0.0))
-
-    def divide_columns(self, scales: Array) -> "Self":
-        """``X diag(1 / scales)``, a copy."""
-        return type(self)(self.data / self.arrays.put(scales))
 
     def scale_columns(self, scales: Array) -> "Self":
         """``X diag(scales)``, a copy."""
@@ -369,9 +352,6 @@ CHUNK_BYTES = 1 << 20
 FAR_MEAN, SHIFT_BITS = 4.0, (20, 8, 3, 1)
 """A mean above this many standard deviations is worth taking from its column, rounded to one of these numbers of bits."""
 
-CACHED = 1 << 15
-"""Entries of a panel that stays in the second-level cache while it is made and used."""
-
 
 @final
 class DenseMatrix(Matrix):
@@ -393,14 +373,9 @@ class DenseMatrix(Matrix):
         X = self.data
         if X.size < SMALL:
             return np.abs(X) @ v
-        out = np.zeros(X.shape[0])
-
-        def part(start: int, stop: int) -> None:
-            for rows, columns, block in _map_panels(np.abs, X, start, stop):
-                out[rows] += block @ v[columns]
-
-        run_in_parts(part, X.shape[0], self._smallest)
-        return out
+        if _is_wide_by_column(X):
+            return total([np.abs(X[:, part]) @ v[part] for part in _chunks(X.T)])
+        return np.concatenate([np.abs(X[rows]) @ v for rows in _chunks(X)])
 
     def _column_gram(self, weights: Array) -> Array:
         n_rows, n_columns = self.data.shape
@@ -488,31 +463,12 @@ class DenseMatrix(Matrix):
         return np.concatenate([np.square(X[rows]) @ column_weights for rows in _chunks(X)])
 
     def squared_column_norms(self, weights: Array) -> Array:
-        columns = np.zeros(self.data.shape[1])
-        for rows in _chunks(self.data):
-            columns += weights[rows] @ np.square(self.data[rows])
-        return columns
-
-    def squared_norms(self, weights: Array) -> tuple[Array, Array]:
         X = self.data
         if X.size < SMALL:
-            return super().squared_norms(weights)
-        of_rows, ones = np.zeros(X.shape[0]), np.ones(X.shape[1])
-
-        def part(start: int, stop: int) -> Array:
-            of_columns = np.zeros(X.shape[1])
-            for rows, columns, block in _map_panels(np.square, X, start, stop):
-                of_rows[rows] += block @ ones[columns]
-                of_columns[columns] += weights[rows] @ block
-            return of_columns
-
-        of_columns = total(run_in_parts(part, X.shape[0], self._smallest))
-        return of_rows, of_columns
-
-    @property
-    def _smallest(self) -> int:
-        """Rows that are worth a thread of their own."""
-        return 1 + SMALL * self.data.shape[0] // max(self.data.size, 1)
+            return weights @ np.square(X)
+        if _is_wide_by_column(X):
+            return np.concatenate([weights @ np.square(X[:, part]) for part in _chunks(X.T)])
+        return total([weights[rows] @ np.square(X[rows]) for rows in _chunks(X)])
 
     def filled_columns(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
         filled = np.zeros(self.data.shape[1], dtype=bool)
@@ -555,19 +511,9 @@ def _gram_height(n_columns: int) -> int:
     return max(64, CHUNK_BYTES // (8 * max(n_columns, 1)))
 
 
-def _map_panels(
-    function: Callable[..., Array], X: Array, start: int, stop: int
-) -> Iterator[tuple[slice, slice, Array]]:
-    """A function of the entries of some rows, in panels that stay in the cache; each overwrites the one before."""
-    by_column = X.flags.f_contiguous and not X.flags.c_contiguous
-    height = min(stop - start, CACHED // 8 if by_column else max(1, CACHED // max(X.shape[1], 1)))
-    width = max(1, CACHED // height) if by_column else X.shape[1]
-    buffer = np.empty((height, width), order="F" if by_column else "C")
-    for i in range(start, stop, height):
-        rows = slice(i, min(i + height, stop))
-        for j in range(0, X.shape[1], width):
-            columns = slice(j, min(j + width, X.shape[1]))
-            yield rows, columns, function(X[rows, columns], out=buffer[: rows.stop - i, : columns.stop - j])
+def _is_wide_by_column(X: Array) -> bool:
+    """Whether X has columns that lie one after the other, and are so short that many of them are a chunk."""
+    return X.flags.f_contiguous and not X.flags.c_contiguous and X.shape[0] <= X.shape[1]
 
 
 def _chunks(X: Array) -> list[slice]:

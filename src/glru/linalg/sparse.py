@@ -73,15 +73,7 @@ class SparseMatrix(Matrix):
         return self.data.T
 
     def absolute_product(self, v: Array) -> Array:
-        if self.data.nnz < SMALL:
-            return abs(self) @ v
-        from glru.linalg import kernels
-
-        out, rows = np.empty(self.data.shape[0]), self._rows
-        run_in_parts(
-            lambda start, stop: kernels.csr_absolute_product(*rows, v, start, stop, out), out.size, self._smallest
-        )
-        return out
+        return abs(self) @ v
 
     def _column_gram(self, weights: Array) -> Array:
         n_rows, n_columns = self.data.shape
@@ -148,21 +140,6 @@ class SparseMatrix(Matrix):
     def squared_column_norms(self, weights: Array) -> Array:
         return self._squares.T @ weights
 
-    def squared_norms(self, weights: Array) -> tuple[Array, Array]:
-        if self.data.nnz < SMALL:
-            return super().squared_norms(weights)
-        from glru.linalg import kernels
-
-        n_rows, n_columns = self.data.shape
-        rows = np.empty(n_rows)
-
-        def part(start: int, stop: int) -> Array:
-            mine = np.zeros(n_columns)
-            kernels.csr_norms(*self._rows, weights, start, stop, rows, mine)
-            return mine
-
-        return rows, np.sum(run_in_parts(part, n_rows, self._smallest), axis=0)
-
     @property
     def _rows(self) -> tuple[NDArray[Any], NDArray[Any], Array]:
         return self.data.indptr, self.data.indices, self.data.data
@@ -173,19 +150,6 @@ class SparseMatrix(Matrix):
 
     def _with_values(self, values: Array) -> sp.csr_array:
         return sp.csr_array((values, self.data.indices, self.data.indptr), shape=self.data.shape)
-
-    @property
-    def _smallest(self) -> int:
-        """Rows that are worth a thread of their own."""
-        return 1 + SMALL * self.data.shape[0] // max(self.data.nnz, 1)
-
-    def column_maxima(self) -> Array:
-        return self.by_column.max(axis=0).toarray().ravel()
-
-    def column_norms(self) -> Array:
-        largest = np.maximum(self.column_maxima(), (-self).column_maxima())
-        unit = self.data.multiply(1.0 / largest)
-        return largest * np.sqrt(unit.multiply(unit).sum(axis=0))
 
     def depths(self, extra: int) -> Array:
         return gammas(np.diff(self.data.indptr) + extra)
@@ -222,9 +186,6 @@ class SparseMatrix(Matrix):
 
     def positive_part(self) -> "SparseMatrix":
         return SparseMatrix(self._with_values(np.maximum(self.data.data, 0.0)))
-
-    def divide_columns(self, scales: Array) -> "SparseMatrix":
-        return SparseMatrix(sp.csr_array(self.data.multiply(1.0 / scales)))
 
     def scale_columns(self, scales: Array) -> "SparseMatrix":
         return SparseMatrix(self._with_values(self.data.data * scales[self.data.indices]))

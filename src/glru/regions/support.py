@@ -196,6 +196,6 @@ def guess_support(problem: Problem, point: Point) -> Signs:
     scores = problem.scores(point.coef, point.intercept)
     _, slopes, curvatures = problem.loss.expand(problem.y, scores)
     with np.errstate(all="ignore"):
-        _, squares = problem.matrix.squared_norms(problem.weights * curvatures)
+        squares = problem.matrix.squared_column_norms(problem.weights * curvatures)
         ahead = squares * point.coef - problem.matrix.T @ (problem.weights * slopes)
     return np.where(np.abs(ahead) > problem.penalty.absolute, np.sign(ahead), 0.0).astype(np.int8)

@@ -247,7 +247,7 @@ def summarize(block: Block, task: Task, n_blocks: int) -> Summary:
     else:
         if task == "regression" and block.n_rows:
             highest, lowest = float(found.max()), float((-found).max())
-    (norms, squares), counts = X.squared_norms(weight), X.column_counts()
+    norms, squares, counts = X.squared_row_norms(), X.squared_column_norms(weight), X.column_counts()
     chosen = np.random.default_rng(number).permutation(block.n_rows)[: _sample_size(X, n_blocks)]
     chosen.sort()
     sample = Sample(((X[chosen], block.y[chosen], weight[chosen]),))
