@@ -61,18 +61,18 @@ class Precise:
     def scores(self, w: Objects, b: Any) -> Objects:
         """``X w + b``."""
         used = np.flatnonzero(w != 0)
-        return _array([self.mp.fdot(row[used], w[used]) + b for row in self.X])
+        return as_objects([self.mp.fdot(row[used], w[used]) + b for row in self.X])
 
     def correlations(self, slopes: Objects) -> Objects:
         """``X^T (s o g)``."""
         weighted = self.weights * slopes
         used = np.flatnonzero(weighted != 0)
-        return _array([self.mp.fdot(column[used], weighted[used]) for column in self.X.T])
+        return as_objects([self.mp.fdot(column[used], weighted[used]) for column in self.X.T])
 
     def slopes(self, scores: Objects) -> tuple[Objects, Objects]:
         """First and second derivatives of a loss that has them."""
         pairs = [self.slope(y, z) for y, z in zip(self.y, scores + self.offset, strict=True)]
-        return _array([g for g, _ in pairs]), _array([h for _, h in pairs])
+        return as_objects([g for g, _ in pairs]), as_objects([h for _, h in pairs])
 
     def slope(self, y: Any, z: Any) -> tuple[Any, Any]:
         """First and second derivative of the loss of one row."""
@@ -154,13 +154,14 @@ def scale_columns(
     for j in range(len(lam)):
         size = max(mp.sqrt(total) * max(abs(X[:, j]), default=mp.zero), mp.sqrt(lam[j]))
         scales.append(mp.ldexp(1, -int(mp.frexp(size)[1])) if size > 0 else mp.one)
-    factors = _array(scales)
+    factors = as_objects(scales)
     shift = np.full(len(y), mp.zero, dtype=object) if offset is None else offset
     strengths = lam * factors * factors, kappa * factors
     return Precise(mp, X * factors, y, weights, *strengths, factors, loss, intercept, shift)
 
 
-def _array(values: list[Any]) -> Objects:
+def as_objects(values: list[Any]) -> Objects:
+    """Numbers of some arithmetic as an array."""
     out = np.empty(len(values), dtype=object)
     out[:] = values
     return out

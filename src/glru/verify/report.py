@@ -37,16 +37,6 @@ class Claim:
     lower: float
     upper: float
 
-    @property
-    def says_something(self) -> bool:
-        """Whether a bound is finite."""
-        return bool(np.isfinite(self.lower) or np.isfinite(self.upper))
-
-    @property
-    def clearance(self) -> float:
-        """The distance of the bounds from zero, where the label of a score changes."""
-        return max(self.lower, -self.upper)
-
 
 @singledispatch
 def list_claims(result: Any, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
@@ -147,18 +137,24 @@ def _(result: After, problem: Problem, queries: Any, targets: Any) -> list[Claim
     def model() -> Problem:
         return result.change.apply(problem)
 
-    if problem.loss.several:
-        return _list_class_change(result, model, queries)
     found = []
     if queries is not None:
-        for k, (low, up) in enumerate(zip(*result.score_bounds(queries), strict=True)):
-            found.append(Claim(f"score of query {k}", model, _score(queries[k : k + 1]), float(low), float(up)))
-    for j, (low, up) in enumerate(zip(*result.coef_bounds(), strict=True)):
-        found.append(Claim(f"coefficient {j}", model, lambda t, j=j: (t.coef[j], t.doubts[j]), float(low), float(up)))
-    found.append(Claim("intercept", model, lambda t: (t.intercept, t.doubts[-1]), *result.intercept_bounds()))
-    lower, upper = result.dual_bounds()
-    for place, row in enumerate(np.flatnonzero(model().weights > 0.0)):
-        found.append(Claim(f"dual variable {row}", model, _dual(place), float(lower[row]), float(upper[row])))
+        bounds = result.score_bounds(queries)
+        for k in range(bounds.n_rows):
+            found += _list_row_claims(f"query {k}", model, queries[k : k + 1], 0.0, bounds.take([k]))
+    lower, upper = (
+        np.concatenate([coef, np.expand_dims(intercept, -1)], axis=-1)
+        for coef, intercept in zip(result.coef_bounds(), result.intercept_bounds(), strict=True)
+    )
+    for at, low in np.ndenumerate(lower):
+        name = f"coefficient {at[-1]}" if at[-1] < lower.shape[-1] - 1 else "intercept"
+        name += f" of class {at[0]}" if problem.loss.several else ""
+        found.append(Claim(name, model, lambda t, at=at: (t.model[at], t.doubts[at]), float(low), float(upper[at])))
+    used = np.flatnonzero(model().weights > 0.0)
+    lower, upper = (end[used] for end in result.dual_bounds())
+    for at, low in np.ndenumerate(lower):
+        name = f"dual variable {used[at[0]]}" + (f" of class {at[1]}" if problem.loss.several else "")
+        found.append(Claim(name, model, lambda t, at=at: t.dual_at(*at), float(low), float(upper[at])))
     return found
 
 
@@ -216,29 +212,6 @@ def _list_row_claims(
     return found
 
 
-def _list_class_change(result: After, model: Callable[[], Problem], queries: Any) -> list[Claim]:
-    """The claims of a change with one score per class."""
-    found = []
-    if queries is not None:
-        bounds = result.score_bounds(queries)
-        for q in range(bounds.n_rows):
-            found.extend(_list_row_claims(f"query {q}", model, queries[q : q + 1], 0.0, bounds.take([q])))
-    ends = [np.column_stack(pair) for pair in zip(result.coef_bounds(), result.intercept_bounds(), strict=True)]
-    for (k, j), low in np.ndenumerate(ends[0]):
-        name = f"coefficient {j} of class {k}" if j < ends[0].shape[1] - 1 else f"intercept of class {k}"
-        found.append(
-            Claim(name, model, lambda t, at=(k, j): (t.model[at], t.doubts[at]), float(low), float(ends[1][k, j]))
-        )
-    lower, upper = result.dual_bounds()
-    for place, row in enumerate(np.flatnonzero(model().weights > 0.0)):
-        for k in range(lower.shape[1]):
-            low, up = float(lower[row, k]), float(upper[row, k])
-            found.append(
-                Claim(f"dual variable {row} of class {k}", model, lambda t, at=(place, k): t.dual(*at), low, up)
-            )
-    return found
-
-
 def _lead(row: Any, winner: int, k: int) -> Value:
     def value(trained: Any) -> Any:
         scores = trained.scores(row)[0]
@@ -257,10 +230,6 @@ def _score(row: Any, offset: float = 0.0) -> Value:
         return score + trained.mp.mpf(offset), doubt
 
     return value
-
-
-def _dual(place: int) -> Value:
-    return lambda trained: trained.dual[place]
 
 
 def _criterion(name: str, X: Any, y: Any) -> Value:
@@ -482,7 +451,7 @@ def verify(
         )
     require("mpmath", "verify", "glru.verify")
     claims = list_claims(result, problem, queries, targets)
-    telling = [claim for claim in claims if claim.says_something]
+    telling = [claim for claim in claims if np.isfinite([claim.lower, claim.upper]).any()]
     compared: list[tuple[str, float, float, float]] = []
     margins, wrong, unchecked, budget = [], [], 0, Budget(max_seconds)
     groups = _group_by_model(_draw_sample(telling, sample, seed))
@@ -528,7 +497,8 @@ def _draw_sample(claims: list[Claim], sample: int | None, seed: int) -> list[Cla
     """Half the sample where the bounds are nearest to zero, the rest at random."""
     if sample is None or len(claims) <= sample:
         return claims
-    order = sorted(range(len(claims)), key=lambda k: abs(claims[k].clearance))
+    # A label changes at zero.
+    order = sorted(range(len(claims)), key=lambda k: abs(max(claims[k].lower, -claims[k].upper)))
     near = order[: sample // 2]
     rest = np.random.default_rng(seed).choice(order[sample // 2 :], sample - len(near), replace=False)
     return [claims[k] for k in sorted([*near, *rest.tolist()])]

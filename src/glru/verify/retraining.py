@@ -5,16 +5,17 @@ fixed the conditions are equations, solved by Newton's method with residuals in 
 checked; sets that fail it are corrected, and if that does not converge, nothing is returned.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glru.linalg import as_matrix
-from glru.losses import Binomial, Gamma, Hinge, Huber, Logistic, NegativeBinomial, SmoothedHinge, SquaredHinge, Tweedie
+from glru.losses import Hinge, Huber, SmoothedHinge
 from glru.problem import Problem
-from glru.verify.precise import Objects, Precise, precise, precise_problem
+from glru.verify.precise import Objects, Precise, as_objects, precise, precise_problem
 
 Floats = NDArray[np.float64]
 
@@ -32,6 +33,15 @@ class Trained:
     doubts: Objects  # how far each coefficient, and behind them the intercept, may be from the exact one
     dual: list[tuple[Any, Any]]  # every row's dual variable and how far it may be off; rows of weight zero are left out
     mp: Any  # the arithmetic they live in
+
+    @property
+    def model(self) -> Objects:
+        """The coefficients, and behind them the intercept."""
+        return np.append(self.coef, self.intercept)
+
+    def dual_at(self, place: int) -> tuple[Any, Any]:
+        """A dual variable, and how far it may be off."""
+        return self.dual[place]
 
     def scores(self, X: Any) -> list[tuple[Any, Any]]:
         """The scores of some rows, and how far each may be from the exact one."""
@@ -175,7 +185,7 @@ class _Equations:
         parts = list((exact.correlations(g) + exact.lam * w + self.kinks)[self.on])
         parts += [mp.fdot(exact.weights, g)] if exact.intercept else []
         parts += [scores[i] - exact.y[i] for i in self.edge]
-        return _column(parts), curvatures
+        return as_objects(parts), curvatures
 
     def floors(self, w: Objects, b: Any, q: Objects, curvatures: Objects) -> Objects:
         """The size of every unknown, at least that of the terms that cancel in its equation, over its curvature."""
@@ -200,7 +210,7 @@ class _Equations:
                     abs(w[j]),
                 )
             found.append(max(here, size / curvature) if curvature > 0 else 1 + here)
-        return _column([*found, *[mp.one] * len(self.edge)])
+        return as_objects([*found, *[mp.one] * len(self.edge)])
 
     def step(self, residual: Objects, curvatures: Objects) -> Objects | None:
         """The Newton step: from float64 factors while that makes residuals small, in full precision otherwise."""
@@ -282,14 +292,12 @@ def _eliminate(mp: Any, matrix: Objects, right: Objects) -> Objects | None:
     return out
 
 
-def _column(values: list[Any]) -> Objects:
-    out = np.empty(len(values), dtype=object)
-    out[:] = values
-    return out
-
-
 ROUNDED_WIDTHS = tuple(10.0**-k for k in range(-3, 9))
 """How far kinks are rounded off, coarse to fine."""
+
+
+FLOATS = SimpleNamespace(mpf=np.float64, exp=np.exp, sign=np.sign, one=np.float64(1.0), zero=np.float64(0.0))
+"""The arithmetic of float64 under the names of mpmath."""
 
 
 @final
@@ -350,35 +358,14 @@ class Start:
         return None if np.all(np.abs(new - w) <= 1e-13 * np.abs(w)) else new
 
     def _derivatives(self, z: Floats, width: float) -> tuple[Floats, Floats]:
-        loss, short = self.exact.loss, 1.0 - self.y * z
-        if isinstance(loss, Hinge | SmoothedHinge):
-            edge = width if isinstance(loss, Hinge) else max(loss.gamma, width)
-            bent = np.where((short > 0.0) & (short < edge), 1.0 / edge, 0.0)
-            return -self.y * np.clip(short / edge, 0.0, 1.0), bent
-        if isinstance(loss, SquaredHinge):
-            return -2.0 * self.y * np.maximum(short, 0.0), np.where(short > 0.0, 2.0, 0.0)
-        if isinstance(loss, Logistic):
-            tail = np.exp(-np.abs(z))
-            miss = np.where(self.y * z >= 0.0, tail, 1.0) / (1.0 + tail)
-            return -self.y * miss, tail / (1.0 + tail) ** 2
-        if isinstance(loss, Binomial):
-            z = z + self.offset
-            tail = np.exp(-np.abs(z))
-            return (np.where(z >= 0.0, 1.0, tail) / (1.0 + tail)) - self.y, tail / (1.0 + tail) ** 2
-        if loss.link == "log":
-            return self._log_link(z + self.offset)
-        edge = max(loss.gamma, width) if isinstance(loss, Huber) else np.inf
-        return np.clip(z - self.y, -edge, edge), np.where(np.abs(z - self.y) <= edge, 1.0, 0.0)
-
-    def _log_link(self, z: Floats) -> tuple[Floats, Floats]:
-        """Slopes and curvatures of a loss of the mean ``e^z``."""
-        loss, y = self.exact.loss, self.y
-        if isinstance(loss, NegativeBinomial):
-            p = 1.0 / (1.0 + loss.theta * np.exp(-z))
-            return (y + loss.theta) * p - y, (y + loss.theta) * p * (1.0 - p)
-        power = loss.power if isinstance(loss, Tweedie) else 2.0 if isinstance(loss, Gamma) else 1.0
-        up, down = np.exp((2.0 - power) * z), y * np.exp((1.0 - power) * z)
-        return up - down, (2.0 - power) * up + (power - 1.0) * down
+        """Slopes and curvatures at scores without the offset; kinks are rounded off over a width."""
+        loss = self.exact.loss
+        if isinstance(loss, Hinge):
+            loss = SmoothedHinge(width)
+        elif isinstance(loss, Huber | SmoothedHinge):
+            loss = replace(loss, gamma=max(loss.gamma, width))
+        g, h = replace(self.exact, mp=FLOATS, y=self.y, offset=self.offset, loss=loss).slopes(z)
+        return g.astype(np.float64), h.astype(np.float64)
 
 
 LEAST_CONTRACTION = 0.1
@@ -414,7 +401,7 @@ class TrainedClasses:
             )
         return found
 
-    def dual(self, place: int, k: int) -> tuple[Any, Any]:
+    def dual_at(self, place: int, k: int) -> tuple[Any, Any]:
         """A dual variable, ``[k = y] - p_k``, and how far it may be off."""
         own = self.mp.one if int(self.y[place]) == k else self.mp.zero
         return own - self.likely[place, k], self.likely_doubts[place]
