@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru.linalg import Array, Matrix, RawMatrix, to_host
+from glru.linalg import Array, Matrix, RawMatrix, to_dense, to_host
 
 Strategy = Literal["dense", "sparse", "none"]
 STRATEGIES = ("dense", "sparse", "none")
@@ -45,7 +45,8 @@ class Normalization:
         n_rows, n_columns = matrix.shape
         if strategy == "none":
             return cls(strategy, np.arange(n_columns), np.zeros(n_columns), np.ones(n_columns))
-        kept = np.flatnonzero(matrix.column_maxima() != -(-matrix).column_maxima())
+        highest, lowest = _maxima(matrix), -_maxima(-matrix)
+        kept = np.flatnonzero(highest != lowest)
         if kept.size == 0:
             raise ValueError(f"at least one column must have more than one value; all {n_columns} are constant.")
         matrix = _columns(matrix, kept)
@@ -53,7 +54,10 @@ class Normalization:
             values = _dense(matrix)
             shift, scale = values.mean(axis=0), values.std(axis=0)
         else:
-            shift, scale = np.zeros(kept.size), matrix.column_norms() / np.sqrt(n_rows)
+            # Of values divided by the largest first, no square over- or underflows.
+            largest = np.maximum(highest, -lowest)[kept]
+            squares = matrix.scale_columns(1.0 / largest).squared_column_norms(np.full(n_rows, 1.0 / n_rows))
+            shift, scale = np.zeros(kept.size), largest * np.sqrt(squares)
         bad = np.flatnonzero(~((scale > 0.0) & np.isfinite(scale)))
         if bad.size:
             raise ValueError(
@@ -70,7 +74,7 @@ class Normalization:
         matrix = _columns(matrix, self.kept)
         if self.strategy == "dense":
             return (_dense(matrix) - self.shift) / self.scale
-        return matrix.divide_columns(self.scale).data
+        return matrix.scale_columns(1.0 / self.scale).data
 
 
 def normalize(X: Any, strategy: Strategy) -> RawMatrix:
@@ -106,6 +110,11 @@ def _as_float(X: Any) -> Matrix:
 
 def _columns(matrix: Matrix, kept: NDArray[np.intp]) -> Matrix:
     return matrix if kept.size == matrix.shape[1] else matrix[:, kept]
+
+
+def _maxima(matrix: Matrix) -> Array:
+    """The largest entry of every column."""
+    return to_dense(matrix.data.max(axis=0)).ravel()
 
 
 def _dense(matrix: Matrix) -> Array:

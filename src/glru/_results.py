@@ -35,6 +35,29 @@ class Shown(ABC):
         return f"<table>{caption}<tbody>{rows}</tbody></table>"
 
 
+class Drawable(Shown):
+    """A result that is drawn without being asked about anything."""
+
+    @abstractmethod
+    def _display(self) -> Any:
+        """The picture of the result."""
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the result.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, or a sequence of them for several pictures, default=None
+            Where to draw; a new figure if not given.
+
+        Returns
+        -------
+        display
+            A class of :mod:`glru.display`, with the axes in ``ax_`` and the figure in ``figure_``.
+        """
+        return self._display().plot(ax)
+
+
 def show_interval(low: float, high: float) -> str:
     """Both ends of an interval, or one number where they agree to four digits or more."""
     if low == high:

@@ -1,5 +1,6 @@
 """What is proven about the model that retraining on changed data would give: the result of :func:`glru.after`."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final
@@ -8,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from glru._results import Shown, find_display, make_frame, unmask_column
+from glru._results import Drawable, Shown, find_display, make_frame, unmask_column
 from glru.bounds import Bounds, ScoreBounds, require_probabilities
 from glru.changed import ChangedModel
 from glru.changes import Change, Layout, read_layout, rows_of
@@ -22,7 +23,7 @@ Verdict = Literal["yes", "no", "undetermined"]
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Retraining(Shown):
+class Retraining(Drawable):
     """Whether retraining would change a model's answers to some queries.
 
     Attributes
@@ -75,17 +76,9 @@ class Retraining(Shown):
         """One line per query that would change or could, and whether that is proven (a pandas or polars frame)."""
         return make_frame({"query": self.flips, "proven": self.proven})
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the intervals of the retrained scores beside the present ones; returns a :class:`glru.display.AfterDisplay`.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Where to draw; a new figure if not given.
-        """
+    def _display(self) -> Any:
         lower, upper = (np.ravel(end) for end in self.bounds)
-        kind = find_display("AfterDisplay")
-        return kind(lower, upper, np.ravel(self.present), f"retraining needed: {self.verdict}").plot(ax)
+        return find_display("AfterDisplay")(lower, upper, np.ravel(self.present), f"retraining needed: {self.verdict}")
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         n_proven = int(self.proven.sum())
@@ -105,9 +98,46 @@ class Origin:
     constant: float | None = None
 
 
+class ScoreProofs(Shown):
+    """What is proven about the scores of any queries, and what follows from their bounds."""
+
+    certified: ClassVar[bool] = True
+    """Whether everything stated is proven; here, always."""
+
+    @property
+    @abstractmethod
+    def classes(self) -> NDArray[Any] | None:
+        """The caller's classes in sorted order; None for a regression."""
+
+    @abstractmethod
+    def score_bounds(self, X: Any) -> ScoreBounds:
+        """Lower and upper bounds of the scores of queries."""
+
+    def labels(self, X: Any) -> NDArray[Any]:
+        """The labels, classes as the caller has them; masked where they are not proven."""
+        return self.score_bounds(X).labels(self._require_labels())
+
+    def to_frame(self, X: Any) -> Any:
+        """One line per query: its label, and bounds of its score or scores (a pandas or polars frame).
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries, with the columns of the model. Labels that are open are missing.
+        """
+        bounds = self.score_bounds(X)
+        columns = {} if self.classes is None else {"label": unmask_column(bounds.labels(self.classes))}
+        return make_frame(columns | bounds.columns(self.classes))
+
+    def _require_labels(self) -> NDArray[Any]:
+        if self.classes is None:
+            raise ValueError("a regression has no labels. Use score_bounds.")
+        return self.classes
+
+
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class After(Shown):
+class After(ScoreProofs):
     """What is proven about the model that retraining on the changed data would give.
 
     Made by :func:`glru.after`. Every bound holds for the exact optimum on the changed data, whether or not
@@ -136,8 +166,6 @@ class After(Shown):
 
     origin: Origin
     parts: tuple[ChangedModel, ...]
-    certified: ClassVar[bool] = True
-    """Whether everything stated is proven; here, always."""
 
     @property
     def change(self) -> Change:
@@ -245,10 +273,6 @@ class After(Shown):
         first, last = self._answer(X)
         return self.parts[0].count_stages(first.decided, last.decided)
 
-    def labels(self, X: Any) -> NDArray[Any]:
-        """The retrained labels, classes as the caller has them; masked where they are not proven."""
-        return self.score_bounds(X).labels(self._require_labels())
-
     def decided(self, X: Any) -> NDArray[np.bool_]:
         """Which of the retrained labels are proven."""
         self._require_labels()
@@ -353,18 +377,6 @@ class After(Shown):
         found = tuple(part.retrain(tol, until) for part in self.parts)
         return found[0] if len(found) == 1 else found
 
-    def to_frame(self, X: Any) -> Any:
-        """One line per query: its retrained label, and bounds of its score or scores (a pandas or polars frame).
-
-        Parameters
-        ----------
-        X : array, sparse matrix or frame of shape (n_queries, n_columns)
-            Queries, with the columns of the changed data. Labels that are open are missing.
-        """
-        bounds = self.score_bounds(X)
-        columns = {} if self.classes is None else {"label": unmask_column(bounds.labels(self.classes))}
-        return make_frame(columns | bounds.columns(self.classes))
-
     def plot(self, X: Any, ax: Any = None) -> Any:
         """Draw the intervals of the retrained scores beside the present ones; with more than two classes, the labels before and after.
 
@@ -404,11 +416,6 @@ class After(Shown):
         constant, names = self.origin.constant, layout.column_names
         known = names if names is None or constant is None else names[1:]
         return rows_of(X, "queries", layout.n_columns, known, constant)
-
-    def _require_labels(self) -> NDArray[Any]:
-        if self.classes is None:
-            raise ValueError("a regression has no labels. Use score_bounds.")
-        return self.classes
 
     def _require_joint(self, what: str) -> ChangedModel:
         loss = self.parts[0].solution.problem.loss

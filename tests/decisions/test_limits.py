@@ -200,5 +200,5 @@ def test_dependent_columns_without_a_penalty_are_said_to_prove_nothing(loss):
         result = glru.loocv(problem)
     assert result.unbounded
     assert "nothing proven" in repr(result) and "(certified" not in repr(result) and "or penalise them" in repr(result)
-    assert "Nothing is proven of these scores" in _describe_proof(result, 40)
+    assert "Nothing is proven of these scores" in _describe_proof(result)
     assert not glru.loocv(problem.derive(penalty=glru.L2(0.1))).unbounded

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._results import Shown, find_display, make_frame
+from glru._results import Drawable, find_display, make_frame
 from glru.bounds import Bounds, ScoreBounds, convert_queries, unbounded
 from glru.certificate import ball_radius
 from glru.changed import ChangedModel, change_model, has_newton
@@ -92,7 +92,7 @@ class UndeterminedError(ValueError):
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class CertifiedPrediction(Shown):
+class CertifiedPrediction(Drawable):
     """Predictions of a model retrained on the present data, and which of them are proven.
 
     Attributes
@@ -146,19 +146,12 @@ class CertifiedPrediction(Shown):
         """One line per query: prediction, whether it is decided, bounds of the score (a pandas or polars frame)."""
         return make_frame({"prediction": self.predictions, "decided": self.decided} | self.bounds.columns(self.classes))
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the intervals of the scores; returns a :class:`glru.display.IntervalsDisplay`.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Where to draw; a new figure if not given.
-        """
-        several = self.classes if self.bounds.lower.ndim == 2 else None
-        of = [""] if several is None else [f", {name}" for name in several]
+    def _display(self) -> Any:
+        of = (
+            [f", {name}" for name in self.classes] if self.classes is not None and self.bounds.lower.ndim == 2 else [""]
+        )
         names = [f"query {k}{name}" for k in range(self.decided.size) for name in of]
-        kind = find_display("IntervalsDisplay")
-        return kind(*map(np.ravel, self.bounds), names, "score after retraining").plot(ax)
+        return find_display("IntervalsDisplay")(*map(np.ravel, self.bounds), names, "score after retraining")
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         widest = f"{self.bounds.width.max():.2g}" if self.decided.size else "none"

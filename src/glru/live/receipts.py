@@ -9,7 +9,7 @@ from typing import Any, Literal, final
 import numpy as np
 
 from glru._options import check_call
-from glru._results import Shown, find_display, make_frame
+from glru._results import Drawable, find_display, make_frame
 from glru.bounds import Bounds, intersect, unbounded
 from glru.certificate import Certificate, certify
 from glru.linalg import FEW, Array, Matrix
@@ -196,7 +196,7 @@ QUERIES: dict[str, Any] = {"n_rows": int, "digest": str, "largest_change": (floa
 
 @final
 @dataclass(frozen=True, repr=False)
-class ReceiptCheck(Shown):
+class ReceiptCheck(Drawable):
     """What of a receipt holds. True in a condition if and only if the receipt is valid.
 
     Attributes
@@ -241,18 +241,11 @@ class ReceiptCheck(Shown):
         columns = {"valid": self.valid, "statement": self.statement, **self._numbers}
         return make_frame({name: [value] for name, value in columns.items()})
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw how far retraining can move the model; returns a :class:`glru.display.IntervalsDisplay`.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Where to draw; a new figure if not given.
-        """
+    def _display(self) -> Any:
         known = {"length of the coefficients' change": self.radius, "largest change of a score": self.largest_change}
         ends = np.array([np.inf if value is None else value for value in known.values()])
-        kind = find_display("IntervalsDisplay")
-        return kind(-ends, ends, list(known), "how far retraining can move the model (x: not known)").plot(ax)
+        label = "how far retraining can move the model (x: not known)"
+        return find_display("IntervalsDisplay")(-ends, ends, list(known), label)
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         lines = [("statement", self.statement), *(("not valid", reason) for reason in self.reasons)]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from glru._extras import require
 from glru._files import refuse_input
 from glru._options import UNLIMITED, Budget, check_call
-from glru._results import Shown, find_display, make_frame, show_interval
+from glru._results import Drawable, find_display, make_frame, show_interval
 from glru.bounds import ScoreBounds, convert_queries, require_probabilities, shift
 from glru.cascade import OPEN, STAGES, USUAL_MEMORY, Cascade, Report, measure_smallest_batch, reporter
 from glru.linalg import Array, calm_blas, to_host
@@ -386,7 +386,7 @@ Criterion = Literal["error", "log_loss", "squared_error", "deviance"]
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class LOOCVPath(Shown):
+class LOOCVPath(Drawable):
     """Leave-one-out results along a grid of ``lam``.
 
     Attributes
@@ -450,19 +450,8 @@ class LOOCVPath(Shown):
         columns = {"lam": self.lams, f"{self.criterion}_lower": self.lower, f"{self.criterion}_upper": self.upper}
         return make_frame(columns | {"n_trainings": [result.n_trainings for result in self.results]})
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the certified band of the criterion over the grid.
-
-        Parameters
-        ----------
-        ax : sequence of matplotlib Axes, default=None
-            One for each band; a new figure if not given.
-
-        Returns
-        -------
-        glru.display.RegularizationPathDisplay
-        """
-        return find_display("RegularizationPathDisplay").from_path(self).plot(ax)
+    def _display(self) -> Any:
+        return find_display("RegularizationPathDisplay").from_path(self)
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         proof = "" if self.certified else ", not certified"

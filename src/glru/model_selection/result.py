@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._results import Shown, find_display, make_frame, show_interval, unmask_column
+from glru._results import Drawable, find_display, make_frame, show_interval, unmask_column
 from glru.bounds import ScoreBounds, require_exact_count, require_probabilities
 from glru.cascade import OPEN, STAGES, WIDE
 from glru.duality import explain_missing_optimum
@@ -20,7 +20,7 @@ Refitted = Callable[[int], tuple[Problem, NDArray[np.intp]]]
 """The problem of a row that is left out, or of a split, with everything fitted to its train rows; and the places of its test rows."""
 
 
-class HeldOutScores(Shown):
+class HeldOutScores(Drawable):
     """Scores of rows, each under a model that was trained without it, and what follows from their bounds."""
 
     problem: Problem
@@ -138,20 +138,9 @@ class HeldOutScores(Shown):
         """
         return make_frame(self._columns())
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the held-out intervals of a classification, sorted by score; of more than two classes the confusion matrix and the least certain rows.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Where to draw; a new figure if not given.
-
-        Returns
-        -------
-        glru.display.LOOCVDisplay or glru.display.ConfusionDisplay
-        """
+    def _display(self) -> Any:
         name = "ConfusionDisplay" if self._bounds.lower.ndim == 2 else "LOOCVDisplay"
-        return find_display(name).from_result(self).plot(ax)
+        return find_display(name).from_result(self)
 
     def _columns(self) -> dict[str, Any]:
         targets, classes = self._held_out()[1], self._classes

@@ -11,7 +11,6 @@ from glru.bounds import ScoreBounds, residuals
 from glru.deletion import Ranking
 from glru.display.scores import find_usual_range, format_counts, middle, rank_least_certain, shorten, sort_sides
 from glru.linalg import Array
-from glru.losses import Logistic
 from glru.model_selection import LOOCVResult
 from glru.report.frame import (
     Axis,
@@ -44,29 +43,6 @@ MOST_DRAWN, MOST_LISTED = 1500, 200
 KINDS = {1: ("good", "correct"), -1: ("bad", "wrong"), 0: ("open", "open")}
 
 
-def class_parts(
-    result: LOOCVResult, data_name: str, name: Callable[[int], str]
-) -> tuple[str, list[tuple[str, str]], list[Section]]:
-    """The first sentence of the summary, the numbers, and the sections."""
-    errors = format_interval(result.errors_lower, result.errors_upper)
-    n_rows = result.bounds.n_rows
-    share = sampling_interval(result.errors_lower, result.errors_upper, n_rows)
-    summary = (
-        f"Each of the {format_count(n_rows, 'row')} of {data_name} was held out once: {errors} of them get the wrong one of "
-        f"{result.bounds.lower.shape[1]} classes from the model trained on all other rows; the constant answer, always the most frequent class, gets "
-        f"{constant_errors(result.y):,} wrong. For other rows of the same kind, the error rate lies between {100 * share[0]:.3g} and "
-        f"{100 * share[1]:.3g} % (95 % interval)."
-    )
-    low, high = result.metric_bounds("accuracy")
-    numbers = [("held-out errors", errors), ("held-out accuracy", f"{format_interval(100.0 * low, 100.0 * high)} %")]
-    numbers.append(("balanced accuracy", format_interval(*result.metric_bounds("balanced_accuracy"), digits=3)))
-    if result.problem.loss.several:
-        numbers.append(("held-out log-loss", format_interval(*result.metric_bounds("log_loss"), digits=3)))
-    numbers.append(("trainings beyond the first", f"{result.n_trainings:,}"))
-    classes = [] if result.classes is None else [str(label) for label in result.classes]
-    return summary, numbers, [confusion_section(result, classes), metrics_section(result, None), _rows(result, name)]
-
-
 def confusion_section(result: LOOCVResult, classes: Sequence[str]) -> Section:
     """How many rows of each class get each label."""
     least, most = result.confusion_matrix()
@@ -93,17 +69,12 @@ def confusion_table(least: NDArray[np.int64], most: NDArray[np.int64], classes: 
     )
 
 
-def _rows(result: LOOCVResult, name: Callable[[int], str]) -> Section:
-    """The rows whose labels are least certain."""
+def _list_least_certain(result: LOOCVResult, classes: Sequence[str], name: Callable[[int], str]) -> Section:
     joint = result.problem.loss.several
-    assert result.classes is not None
-    what = "probability" if joint else "score"
-    header = ["row", "class", "held-out class", f"{what} of its class", "verdict"]
+    header = ["row", "class", "held-out class", f"{'probability' if joint else 'score'} of its class", "verdict"]
     text = "Open rows, then those whose held-out class leads the next one least. Click a column name to sort."
-    classes = [str(label) for label in result.classes]
-    return Section(
-        "Least certain rows", text, least_certain_table(result.bounds, result.y, classes, joint, name, KINDS, header)
-    )
+    body = least_certain_table(result.bounds, result.y, classes, joint, name, KINDS, header)
+    return Section("Least certain rows", text, body)
 
 
 def least_certain_table(
@@ -156,41 +127,49 @@ def loocv_page(
     def name(row: int) -> str:
         return str(row) if row_names is None else str(row_names[row])
 
-    title = f"Leave-one-out cross-validation of {data_name}"
-    if result.bounds.lower.ndim == 2:
-        first, numbers, sections = class_parts(result, data_name, name)
-        summary, sections = [first, _describe_proof(result, result.bounds.n_rows)], [*sections, _stages(result)]
-    elif result.problem.loss.task == "classification":
-        summary, numbers, sections = _classification(result, data_name, classes or ("-1", "+1"), name)
-    else:
+    if result.problem.loss.task == "regression":
         summary, numbers, sections = _regression(result, data_name, name)
+    else:
+        summary, numbers, sections = _classification(result, data_name, classes or ("-1", "+1"), name)
+    sections.append(_stages(result))
     if influence is not None:
         sections.insert(-2, _influence(influence, result, classes or ("-1", "+1"), name))
     if coefficients is not None:
         sections.insert(-2, coefficients)
-    return page(title, summary, cards(numbers), sections, origin)
+    title = f"Leave-one-out cross-validation of {data_name}"
+    return page(title, [*summary, _describe_proof(result)], cards(numbers), sections, origin)
 
 
 Parts = tuple[list[str], list[tuple[str, str]], list[Section]]
 
 
 def _classification(result: LOOCVResult, data_name: str, classes: tuple[str, str], name: Callable[[int], str]) -> Parts:
-    labels, y, n_rows = result.bounds.signs, result.y, result.problem.n_rows
-    verdicts = result.bounds.verdicts(y)
+    several, n_rows = result.bounds.lower.ndim == 2, result.y.size
     errors = format_interval(result.errors_lower, result.errors_upper)
-    low, high = sampling_interval(result.errors_lower, result.errors_upper, n_rows)
+    share = sampling_interval(result.errors_lower, result.errors_upper, n_rows)
     summary = [
         f"Each of the {format_count(n_rows, 'row')} of {data_name} was held out once: {errors} of them get the wrong class from the "
-        f"model trained on all other rows; the constant answer, always the more frequent class, gets {constant_errors(y):,} wrong.",
-        f"For other rows of the same kind, the error rate lies between {100 * low:.3g} and {100 * high:.3g} % (95 % interval).",
-        _describe_proof(result, n_rows),
+        f"model trained on all other rows; the constant answer, always the most frequent class, gets {constant_errors(result.y):,} wrong.",
+        f"For other rows of the same kind, the error rate lies between {100 * share[0]:.3g} and {100 * share[1]:.3g} % (95 % interval).",
     ]
     low, high = result.metric_bounds("accuracy")
-    accuracy = format_interval(100.0 * low, 100.0 * high)
-    numbers = [("held-out errors", errors), ("held-out accuracy", f"{accuracy} %")]
-    if isinstance(result.problem.loss, Logistic):
+    numbers = [("held-out errors", errors), ("held-out accuracy", f"{format_interval(100.0 * low, 100.0 * high)} %")]
+    if several:
+        numbers.append(("balanced accuracy", format_interval(*result.metric_bounds("balanced_accuracy"), digits=3)))
+    if result.problem.loss.probabilities and several == result.problem.loss.several:
         numbers.append(("held-out log-loss", format_interval(*result.metric_bounds("log_loss"), digits=3)))
     numbers.append(("trainings beyond the first", f"{result.n_trainings:,}"))
+    if several:
+        names = [str(label) for label in result.classes]  # type: ignore[union-attr]
+        known = [confusion_section(result, names), metrics_section(result, None)]
+        return summary, numbers, [*known, _list_least_certain(result, names, name)]
+    return summary, numbers, _list_score_sections(result, classes, name)
+
+
+def _list_score_sections(result: LOOCVResult, classes: tuple[str, str], name: Callable[[int], str]) -> list[Section]:
+    """The sections of a classification with one score per row."""
+    labels, y = result.bounds.signs, result.y
+    verdicts = result.bounds.verdicts(y)
 
     def class_name(sign: float) -> str:
         return {1: classes[1], -1: classes[0], 0: "open"}[int(sign)]
@@ -202,28 +181,24 @@ def _classification(result: LOOCVResult, data_name: str, classes: tuple[str, str
             f"score {format_interval(low, high, 5)}\n{KINDS[int(verdicts[row])][1]}, decided by {STAGE_NAMES.get(result.stages[row], result.stages[row])}"
         )
 
-    unit = "log-odds" if isinstance(result.problem.loss, Logistic) else "margin"
-    sections = [
-        draw_sides(result.bounds, y, verdicts, KINDS, classes, f"held-out score ({unit})", "Held-out scores", tip)
-    ]
+    label = f"held-out score ({'log-odds' if result.problem.loss.probabilities else 'margin'})"
+    sections = [draw_sides(result.bounds, y, verdicts, KINDS, classes, label, "Held-out scores", tip)]
     sections += [metrics_section(result, classes), confusion_section(result, classes)]
     if np.ptp(y):
         sections.append(roc_section(result))
     if result.problem.loss.probabilities:
         sections.append(calibration_section(result, classes))
-    sections.append(_list_rows(result, verdicts, class_name, name))
-    sections.append(_stages(result))
-    return summary, numbers, sections
+    return [*sections, _list_rows(result, verdicts, class_name, name)]
 
 
-def _describe_proof(result: LOOCVResult, n_rows: int) -> str:
+def _describe_proof(result: LOOCVResult) -> str:
     if not result.certified:
         return f"The method “{result.method}” proves nothing: these are the scores that it computed."
     if result.unbounded:
         return f"Nothing is proven of these scores: {result.limit or 'the time was up'}."
     text = (
         f"This is proven for the exactly retrained models, with {format_count(result.n_trainings, 'training')} beyond the "
-        f"first; brute force needs {n_rows:,}."
+        f"first; brute force needs {result.y.size:,}."
     )
     text += "".join(f" {part}." for part in describe_open(result))
     if result.limit is None:
@@ -342,7 +317,6 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
         f"Each of the {format_count(n_rows, 'row')} of {data_name} was held out once and predicted by the model trained on "
         f"all other rows: the held-out R² is {format_interval(*r2)}; the root mean squared error is {root}, that of the constant "
         f"answer, the mean of the other rows, {format_number(constant**0.5)}.",
-        _describe_proof(result, n_rows),
     ]
     numbers = [
         ("held-out R²", format_interval(*r2)),
@@ -373,7 +347,6 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
         ),
         metrics_section(result, None),
         Section("Rows to inspect", "The largest residuals. Click a column name to sort.", table(header, rows)),
-        _stages(result),
     ]
     return summary, numbers, sections
 

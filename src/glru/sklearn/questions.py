@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._results import Shown, find_display, make_frame, unmask_column
-from glru.after import After, Origin
+from glru._results import find_display
+from glru.after import After, Origin, ScoreProofs
 from glru.bounds import ScoreBounds, convert_queries
 from glru.certificate import Certificate, ball_radius
 from glru.certificate import certify as certify_point
@@ -48,7 +48,7 @@ from glru.updates import MAX_STEPS, find_newton_candidate
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class ModelCertificate(Shown):
+class ModelCertificate(ScoreProofs):
     """How far a fitted estimator is from the optimum of its objective.
 
     Made by :func:`glru.certify`. All bounds hold for the exact optimum and include the rounding of their own computation.
@@ -76,8 +76,6 @@ class ModelCertificate(Shown):
     adapted: Adapted
     fitted: tuple[Certificate, ...]
     better: tuple[Certificate, ...]
-    certified: ClassVar[bool] = True
-    """Whether everything stated is proven; here, always."""
 
     @property
     def objective(self) -> float:
@@ -131,32 +129,11 @@ class ModelCertificate(Shown):
         """The caller's classes in sorted order; None for a regression."""
         return self.adapted.classes
 
-    def labels(self, X: Any) -> NDArray[Any]:
-        """The optimum's labels, classes as the caller has them; masked where they are not proven."""
-        return self.score_bounds(X).labels(self._require_labels())
-
-    def _require_labels(self) -> NDArray[Any]:
-        if self.classes is None:
-            raise ValueError("a regression has no labels. Use score_bounds.")
-        return self.classes
-
     def decided(self, X: Any) -> NDArray[np.bool_]:
         """Which of the fitted estimator's labels are proven to be those of the optimum; a classifier's only."""
         self._require_labels()
         _, stays = self.score_bounds(X).changes(self.scores(X))
         return stays
-
-    def to_frame(self, X: Any) -> Any:
-        """One line per query: the optimum's label, missing where it is open, and bounds of its score or scores (a pandas or polars frame).
-
-        Parameters
-        ----------
-        X : array, sparse matrix or frame of shape (n_queries, n_columns)
-            Queries.
-        """
-        bounds, classes = self.score_bounds(X), self.classes
-        columns = {} if classes is None else {"label": unmask_column(bounds.labels(classes))}
-        return make_frame(columns | bounds.columns(classes))
 
     def plot(self, X: Any, ax: Any = None) -> Any:
         """Draw by how much the optimum's scores differ from the fitted ones, with their certified intervals.

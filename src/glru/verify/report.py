@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from glru._extras import require
 from glru._options import Budget, check_call
-from glru._results import Shown, find_display, make_frame
+from glru._results import Drawable, find_display, make_frame
 from glru.after import After
 from glru.bounds import ScoreBounds
 from glru.linalg import Array
@@ -309,7 +309,7 @@ def _class_criterion(name: str, X: Any, y: Any) -> Value:
 
 @final
 @dataclass(frozen=True, repr=False)
-class Verification(Shown):
+class Verification(Drawable):
     """What :func:`glru.verify` found.
 
     Attributes
@@ -361,19 +361,12 @@ class Verification(Shown):
         """One line per bound that was checked (a pandas or polars frame)."""
         return make_frame({"name": self.names, "lower": self.lower, "upper": self.upper, "retrained": self.values})
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the bounds around the retrained numbers, in half-widths; returns a :class:`glru.display.IntervalsDisplay`.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Where to draw; a new figure if not given.
-        """
+    def _display(self) -> Any:
         half = 0.5 * (self.upper - self.lower)
         with np.errstate(all="ignore"):
             ends = [(end - self.values) / half for end in (self.lower, self.upper)]
-        kind = find_display("IntervalsDisplay")
-        return kind(*ends, self.names, "bounds minus the retrained number, in half-widths of the interval").plot(ax)
+        label = "bounds minus the retrained number, in half-widths of the interval"
+        return find_display("IntervalsDisplay")(*ends, self.names, label)
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         counts = {

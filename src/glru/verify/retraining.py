@@ -364,7 +364,8 @@ class Start:
             loss = SmoothedHinge(width)
         elif isinstance(loss, Huber | SmoothedHinge):
             loss = replace(loss, gamma=max(loss.gamma, width))
-        g, h = replace(self.exact, mp=FLOATS, y=self.y, offset=self.offset, loss=loss).slopes(z)
+        rounded: Any = replace(self.exact, mp=FLOATS, y=self.y, offset=self.offset, loss=loss)  # type: ignore[arg-type]
+        g, h = rounded.slopes(z)
         return g.astype(np.float64), h.astype(np.float64)
 
 
