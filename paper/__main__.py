@@ -10,7 +10,7 @@ import typer
 
 from glru._files import refuse_input
 from glru.cli import output
-from glru.cli.app import add_command
+from glru.cli.app import spread_options
 from glru.cli.output import show_progress
 from paper.configuration import Catalogue
 from paper.datasets import PAPER
@@ -87,7 +87,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for function in (run, render, data):
-    add_command(app)(function)
+    app.command()(spread_options(function))
 
 if __name__ == "__main__":
     app()

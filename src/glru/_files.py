@@ -197,7 +197,6 @@ class Archive:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the arrays."""
         return tuple(self._infos)
 
     def read(self, name: str) -> NDArray[Any]:

@@ -107,25 +107,17 @@ def as_finite_vector(raw: NDArray[Any], name: str, first_row: int = 0) -> Array:
     return vector
 
 
-def as_labels(values: Any, length: int) -> tuple[Array, NDArray[Any]]:
-    """Labels as -1/+1, and the two classes they stand for (the second, in sorted order, is +1)."""
+def as_labels(values: Any, length: int, several: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Labels as -1/+1 (the second class, in sorted order, is +1) or as places of three classes or more, and the classes."""
     raw = as_column(values, length, "y")
     classes = find_classes(raw)
-    require_two(classes)
-    return np.where(raw == classes[1], 1.0, -1.0), classes
+    require_classes(classes, several)
+    return (np.searchsorted(classes, raw) if several else np.where(raw == classes[1], 1.0, -1.0)), classes
 
 
 def is_whole(value: Any) -> TypeGuard[int]:
     """Whether a value is a whole number; True and False are not."""
     return isinstance(value, Integral) and not isinstance(value, bool | np.bool_)
-
-
-def as_places(values: Any, length: int) -> tuple[Array, NDArray[Any]]:
-    """Labels as places of classes, and the classes in sorted order; at least three."""
-    raw = as_column(values, length, "y")
-    classes = find_classes(raw)
-    require_three(classes)
-    return np.searchsorted(classes, raw), classes  # type: ignore[return-value]
 
 
 def find_classes(raw: NDArray[Any], first_row: int = 0) -> NDArray[Any]:
@@ -141,18 +133,14 @@ def find_classes(raw: NDArray[Any], first_row: int = 0) -> NDArray[Any]:
         raise ValueError("y must hold labels of one type; got a mixture that cannot be sorted.") from None
 
 
-def require_three(classes: NDArray[Any]) -> None:
-    """Refuse fewer than three classes."""
-    if classes.size < 3:
+def require_classes(classes: NDArray[Any], several: bool) -> None:
+    """Refuse fewer than three classes of a loss for several, and anything but two of another loss."""
+    if several and classes.size < 3:
         raise ValueError(
             f"y must have at least three classes for Multinomial(); got {classes.size}: {classes.tolist()}. "
             "Two classes are a problem of one score: use glru.Logistic()."
         )
-
-
-def require_two(classes: NDArray[Any]) -> None:
-    """Refuse anything but two classes."""
-    if classes.size != 2:
+    if not several and classes.size != 2:
         shown = ", ".join(str(c) for c in classes[:5]) + (", ..." if classes.size > 5 else "")
         raise ValueError(
             f"y must have exactly two classes for a classification loss; got {classes.size} ({{{shown}}}). "

@@ -85,6 +85,20 @@ class Composite(Change):
         return " + ".join(map(repr, self.steps))
 
 
+@dataclass(frozen=True, eq=False)
+class NewData(Change):
+    """A change that adds data, which is converted and checked at once; X may be changed afterwards."""
+
+    X: Any
+    matrix: Matrix = field(init=False, repr=False)
+    names: tuple[str, ...] | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        matrix, names = _inputs.as_matrix(self.X)
+        object.__setattr__(self, "matrix", matrix)
+        object.__setattr__(self, "names", names)
+
+
 def match_columns(X: Matrix, names: tuple[str, ...] | None, expected: tuple[str, ...] | None) -> Matrix:
     """The columns of a frame in the expected order; an error where its names are others."""
     if names is None or expected is None or names == expected:
@@ -199,7 +213,7 @@ class RemoveRows(Change):
 @final
 @suggest_options
 @dataclass(frozen=True, eq=False)
-class AddRows(Change):
+class AddRows(NewData):
     """Add rows after the present ones.
 
     Parameters
@@ -221,17 +235,9 @@ class AddRows(Change):
     3
     """
 
-    X: Any
     y: Any
     sample_weight: Any = None
     offset: Any = None
-    matrix: Matrix = field(init=False, repr=False)
-    names: tuple[str, ...] | None = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        matrix, names = _inputs.as_matrix(self.X)
-        object.__setattr__(self, "matrix", matrix)
-        object.__setattr__(self, "names", names)
 
     def check(self, layout: Layout) -> Layout:
         self.block(layout)
@@ -487,7 +493,7 @@ class RemoveColumns(Change):
 @final
 @suggest_options
 @dataclass(frozen=True, eq=False)
-class AddColumns(Change):
+class AddColumns(NewData):
     """Add columns after the present ones.
 
     Parameters
@@ -506,15 +512,7 @@ class AddColumns(Change):
     3
     """
 
-    X: Any
     penalty: Penalty | None = None
-    matrix: Matrix = field(init=False, repr=False)
-    names: tuple[str, ...] | None = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        matrix, names = _inputs.as_matrix(self.X)
-        object.__setattr__(self, "matrix", matrix)
-        object.__setattr__(self, "names", names)
 
     def check(self, layout: Layout) -> Layout:
         n_rows, n_new = self.matrix.shape
@@ -528,7 +526,6 @@ class AddColumns(Change):
         )
 
     def new_penalty(self, layout: Layout) -> Penalty:
-        """The penalty of the new columns."""
         if self.penalty is None:
             if layout.penalty.n_columns is not None:
                 raise ValueError(

@@ -244,10 +244,8 @@ class Problem:
             return
         matrix, names = _inputs.as_matrix(X)
         n_rows, n_columns = matrix.shape
-        if loss.several:
-            y, classes = _inputs.as_places(y, n_rows)
-        elif loss.task == "classification":
-            y, classes = _inputs.as_labels(y, n_rows)
+        if loss.task == "classification":
+            y, classes = _inputs.as_labels(y, n_rows, loss.several)
         else:
             y, classes = _inputs.as_vector(y, n_rows, "y"), None
             loss.check_targets(y)
@@ -273,14 +271,11 @@ class Problem:
         classes = None
         if self.loss.task == "classification":
             classes = _inputs.find_classes(np.array(list(known.labels.counts)))
-            if not self.loss.several:
-                _inputs.require_two(classes)
-            elif classes.size >= MAX_CLASSES:
+            if self.loss.several and classes.size >= MAX_CLASSES:
                 raise ValueError(
                     f"rows in blocks have fewer than {MAX_CLASSES} classes; got {classes.size} or more. Load the rows, or join classes."
                 )
-            else:
-                _inputs.require_three(classes)
+            _inputs.require_classes(classes, self.loss.several)
         self._assign_blocks(rows, classes)
 
     def _assign_blocks(self, rows: Blocks, classes: NDArray[Any] | None) -> None:

@@ -29,17 +29,8 @@ GRACE = 1.2, 2.0
 """A command is stopped after ``--max-seconds`` times the first number plus the second, in seconds, if it has not ended before."""
 
 
-def add_command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add a function to the command line; a parameter whose type is a dataclass brings all fields of it as options."""
-
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        app.command(name)(_spread_options(function))
-        return function
-
-    return decorate
-
-
-def _spread_options(function: Callable[..., None]) -> Callable[..., None]:
+def spread_options(function: Callable[..., None]) -> Callable[..., None]:
+    """A function whose parameters of a dataclass as type are replaced by one parameter for each of its fields."""
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {key: hint for key, hint in hints.items() if is_dataclass(hint)}
     parameters = []
@@ -237,4 +228,4 @@ def main(
 
 
 for function in (loocv, select, whatif, tune, certify, verify, data, version):
-    add_command(app)(function)
+    app.command()(spread_options(function))

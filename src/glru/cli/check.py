@@ -17,6 +17,7 @@ from glru.cli.options import DataOptions, FileOptions, LossOptions, MaxSeconds, 
 from glru.cli.output import REFUTED, TIME_IS_UP, show_progress
 from glru.datasets import Prepared
 from glru.datasets.catalogue import BUNDLED
+from glru.datasets.check import Check
 from glru.datasets.preparation import name_class
 from glru.linalg import RawMatrix
 
@@ -193,7 +194,7 @@ def _make_table(prepared: Prepared, proof: glru.results.ModelCertificate, X: Raw
 
 def make_certify_outcome(
     prepared: Prepared,
-    check: inputs.DataCheck,
+    check: Check,
     path: str,
     proof: glru.results.ModelCertificate,
     columns: dict[str, Any],

@@ -261,7 +261,6 @@ def make_outcome(
 
 
 def _list_steps(result: glru.results.StepwiseResult, names: Sequence[str]) -> list[dict[str, Any]]:
-    """The steps of the path for the JSON output."""
     return [
         {
             "action": step.action,
@@ -482,7 +481,6 @@ def make_tune_outcome(
 
 
 def _describe_strengths(path: glru.results.LOOCVPath, name: str, strengths: Array) -> list[tuple[str, str]]:
-    """The criterion at every strength, and the best one."""
     best, shown = float(strengths[path.best_index]), _name_criterion(path)
     lines = []
     for value, low, high in zip(strengths, path.lower, path.upper, strict=True):

@@ -22,7 +22,7 @@ from glru._options import Budget
 from glru.cli.options import DataOptions, LossOptions, StrengthOptions
 from glru.cli.output import list_versions
 from glru.datasets import Contents, Prepared
-from glru.datasets.check import describe_features
+from glru.datasets.check import Check, describe_features
 from glru.datasets.files import STANDARD_INPUT, expand, read_standard_input
 from glru.datasets.preparation import Targets, find_target, has_gaps
 from glru.linalg import Array, RawMatrix, as_matrix
@@ -45,22 +45,13 @@ FLAGS = {"ids": "id"}
 """Flags whose name differs from that of the parameter."""
 
 
-@dataclass(frozen=True)
-class DataCheck:
-    """What inspecting the table found: columns left out, with reasons; notes, with headings; and whether decimals use a comma."""
-
-    left_out: dict[str, str]
-    notes: list[tuple[str, str]]
-    has_comma: bool = False
-
-    @property
-    def lines(self) -> list[tuple[str, str]]:
-        """The findings as lines of a heading and a text."""
-        shown = [f"{name!r} ({reason})" for name, reason in list(self.left_out.items())[:6]]
-        more = f" and {len(self.left_out) - 6} more" if len(self.left_out) > 6 else ""
-        if not shown:
-            return self.notes
-        return [("left out", f"{', '.join(shown)}{more}; --keep COLUMN uses one anyway"), *self.notes]
+def list_findings(check: Check) -> list[tuple[str, str]]:
+    """What inspecting the table found, as lines of a heading and a text."""
+    if not check.left_out:
+        return check.notes
+    shown = [f"{name!r} ({reason})" for name, reason in list(check.left_out.items())[:6]]
+    more = f" and {len(check.left_out) - 6} more" if len(check.left_out) > 6 else ""
+    return [("left out", f"{', '.join(shown)}{more}; --keep COLUMN uses one anyway"), *check.notes]
 
 
 @dataclass(frozen=True)
@@ -71,7 +62,7 @@ class Job:
     problem: glru.Problem
     facts: dict[str, Any]
     seconds: float
-    check: DataCheck
+    check: Check
     adapted: Adapted | None = None
     filled_once: bool = False
 
@@ -171,7 +162,7 @@ def _make_penalty(strength: StrengthOptions) -> tuple[glru.penalties.Penalty, An
     return (glru.ElasticNet(lam, strength.kappa) if strength.kappa else glru.L2(lam)), scaling
 
 
-def prepare_data(data: DataOptions, task: Any, fill: bool = False, as_is: bool = False) -> tuple[Prepared, DataCheck]:
+def prepare_data(data: DataOptions, task: Any, fill: bool = False, as_is: bool = False) -> tuple[Prepared, Check]:
     """Read the data, check it, and bring it into the form of the training problem.
 
     ``fill``: learn fills also for columns without missing values, which other files may have; ``as_is``: leave out no column and fill in nothing by default.
@@ -182,7 +173,7 @@ def prepare_data(data: DataOptions, task: Any, fill: bool = False, as_is: bool =
         table = source.table if isinstance(source, Contents) else None
         if not isinstance(source, Contents) or table is None or as_is:
             prepared = _prepare(source, data, task)
-            return prepared, DataCheck({}, [])
+            return prepared, Check({}, None, [])
         drop = split_list(data.drop)
         target = find_target(source, data.target)
         check = datasets.check_table(source, target, split_list(data.keep), [*drop, *([data.id] if data.id else [])])
@@ -194,7 +185,7 @@ def prepare_data(data: DataOptions, task: Any, fill: bool = False, as_is: bool =
         prepared = _prepare(source, data, task, [*drop, *left_out])
     read_as = [(heading, PARAMETER.sub(_to_flag, text)) for heading, text in check.notes]
     notes = read_as + describe_features(prepared.raw, prepared.y, prepared.targets.classes)
-    return prepared, DataCheck(left_out, notes, source.has_comma)
+    return prepared, Check(left_out, check.id_column, notes)
 
 
 def _prepare(source: Any, data: DataOptions, task: Any, drop: Sequence[str] | None = None) -> Prepared:
@@ -271,7 +262,7 @@ def read_labelled_rows(path: Path, data: DataOptions, job: Job) -> tuple[RawMatr
 def _read_other_file(path: Path, data: DataOptions, job: Job) -> Contents:
     """Read another file, with the decimal mark of the training data."""
     prepared = job.prepared
-    data = replace(data, decimal="," if data.decimal is None and job.check.has_comma else data.decimal)
+    data = replace(data, decimal="," if data.decimal is None and prepared.has_comma else data.decimal)
     return read(path, data, None if prepared.is_table else int(prepared.columns[-1]) + 1)
 
 
@@ -310,7 +301,8 @@ def split_list(text: str) -> list[str]:
 
 def make_provenance(job: Job, lines: Sequence[tuple[str, str]]) -> Provenance:
     """What is needed to repeat the run, for a report."""
-    shown = [line for line in lines if line not in job.check.lines]
+    found = list_findings(job.check)
+    shown = [line for line in lines if line not in found]
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     settings = [
         ("source", job.prepared.source),
@@ -318,7 +310,7 @@ def make_provenance(job: Job, lines: Sequence[tuple[str, str]]) -> Provenance:
         ("date", date),
         *shown,
     ]
-    return Provenance(join_command_line(), settings, list_versions(), job.check.lines)
+    return Provenance(join_command_line(), settings, list_versions(), found)
 
 
 def compute_checksum(prepared: Prepared) -> str:
@@ -348,7 +340,7 @@ def describe_classes(classes: Sequence[str] | None) -> Any:
     return {"-1": classes[0], "+1": classes[1]} if classes and len(classes) == 2 else classes
 
 
-def describe_data(prepared: Prepared, check: DataCheck) -> dict[str, Any]:
+def describe_data(prepared: Prepared, check: Check) -> dict[str, Any]:
     """Facts about the data for the JSON output."""
     return {
         "name": "-" if prepared.source == "-" else prepared.name,

@@ -373,7 +373,7 @@ def describe(job: inputs.Job) -> list[tuple[str, str]]:
     intercept = "with" if model["intercept"] else "without"
     return [
         ("data", f"{data['rows']:,} rows x {data['columns']:,} columns, {normalised}{classes}"),
-        *job.check.lines,
+        *inputs.list_findings(job.check),
         ("model", f"{model['loss']} loss, {strength}{kappa}, {intercept} intercept"),
     ]
 

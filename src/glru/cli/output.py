@@ -189,7 +189,6 @@ def _encode_picture(figure: Any, suffix: str) -> bytes:
 
 
 def _to_json_types(value: Any) -> Any:
-    """Convert values to types that JSON knows."""
     if isinstance(value, dict):
         return {str(key): _to_json_types(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):

@@ -43,7 +43,6 @@ SUFFIXES: dict[str, Format] = {
 
 
 def _open_zipped(path: Path, mode: str) -> IO[bytes]:
-    """Open the only file of a ZIP archive."""
     return zipfile.ZipFile(path).open(_find_zipped_file(path))
 
 
@@ -300,7 +299,6 @@ def require_polars() -> Any:
 
 
 def _read_parquet(place: Place) -> Contents:
-    """Read a Parquet file."""
     pl = require_polars()
 
     with place.open() as file:
@@ -313,7 +311,6 @@ def _read_parquet(place: Place) -> Contents:
 
 
 def _read_text(place: Place) -> Contents:
-    """Read a CSV or TSV file with or without a header."""
     pl = require_polars()
 
     with place.open() as file:

@@ -120,6 +120,8 @@ class Prepared:
         Whether the source is a table with named columns; new rows must be of the same kind.
     imputed : bool
         Whether missing values are filled in.
+    has_comma : bool
+        Whether the source writes fractions with a comma.
     normalize : {"dense", "sparse", "none"}
         How the columns are scaled.
     transformer : sklearn.pipeline.Pipeline
@@ -140,6 +142,7 @@ class Prepared:
     columns: NDArray[np.intp]
     is_table: bool
     imputed: bool
+    has_comma: bool
     normalize: Scaling
     transformer: Any
     raw: Any
@@ -277,7 +280,10 @@ def prepare(
         _refuse_options(data, target=target, positive=positive, ids=ids, impute=impute, one_hot=one_hot or None)
         names = data.feature_names or tuple(map(str, range(data.X.shape[1])))
         contents, source = Contents(Path(data.name), names, X=data.X, y=data.y), data.source
-        targets, y = _targets_of(data, task), data.y
+        if task == "classification" and data.task == "regression":
+            raise ValueError(f"{data.name} is a regression; use a regression loss (squared, huber).")
+        task = task or data.task
+        targets, y = Targets("y", task, data.classes if task == "classification" else None), data.y
     else:
         contents, source = data, str(data.path)
         column = find_target(data, target)
@@ -310,6 +316,7 @@ def prepare(
         columns=used,
         is_table=is_table,
         imputed=impute is not None,
+        has_comma=contents.has_comma,
         normalize=scaling,
         transformer=transformer,
         raw=raw,
@@ -327,13 +334,6 @@ def _refuse_options(data: Dataset, **given: object) -> None:
     wrong = [f"{name}={value!r}" for name, value in given.items() if value is not None]
     if wrong:
         raise ValueError(f"{', '.join(wrong)} is for files; {data.name} has its targets and rows as they are.")
-
-
-def _targets_of(data: Dataset, task: Task | None) -> Targets:
-    if task == "classification" and data.task == "regression":
-        raise ValueError(f"{data.name} is a regression; use a regression loss (squared, huber).")
-    task = task or data.task
-    return Targets("y", task, data.classes if task == "classification" else None)
 
 
 def find_target(data: Contents, target: str | None) -> str | None:

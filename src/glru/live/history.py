@@ -4,7 +4,8 @@ import math
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
-from typing import Any, Literal, final
+from types import UnionType
+from typing import Any, Literal, final, get_args, get_origin
 
 from glru.live.queries import Answer, bound_radius
 from glru.live.state import Key, State, list_some
@@ -128,16 +129,8 @@ KINDS: dict[str, type[Entry]] = {
 }
 """Every kind of entry by the name it is stored under."""
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "int": (int,),
-    "str": (str,),
-    "float": (int, float, type(None)),
-    "tuple": (list, type(None)),
-}
-
 
 def _drop_keys(entry: Entry, keys: set[Key]) -> Entry:
-    """An entry without some keys."""
     if not isinstance(entry, ChangeEntry) or not keys.intersection(entry.keys or ()):
         return entry
     return replace(entry, keys=tuple(key for key in entry.keys or () if key not in keys))
@@ -160,27 +153,19 @@ def from_json(value: Any) -> Entry:
     kind = KINDS.get(str(value.get("entry"))) if isinstance(value, dict) else None
     if kind is None or set(value) != {"entry", *(f.name for f in fields(kind))}:
         raise ValueError(f"an entry of the history cannot be read: {str(value)[:100]}.")
-    found: dict[str, Any] = {}
-    for f in fields(kind):
-        given: Any = value[f.name]
-        base = _plain_type(f.type)
-        if isinstance(given, bool) or not isinstance(given, _TYPES[base]):
-            raise ValueError(f"an entry of the history cannot be read: {f.name} is {str(given)[:100]}.")
-        found[f.name] = _convert(base, given)
-    return kind(**found)
+    return kind(**{f.name: _read_field(f.name, f.type, value[f.name]) for f in fields(kind)})
 
 
-def _convert(base: str, given: Any) -> Any:
-    if base == "float":
+def _read_field(name: str, kind: Any, given: Any) -> Any:
+    """The value of a field of some type, from JSON: a list is a tuple, and null an infinite number."""
+    parts = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    if kind is float and (given is None or type(given) in (int, float)):
         return math.inf if given is None else float(given)
-    return tuple(given) if isinstance(given, list) else given
-
-
-def _plain_type(annotation: Any) -> str:
-    """The plain type behind an annotation: int, float, str or tuple."""
-    if annotation in (int, float, str):
-        return str(annotation.__name__)
-    return "tuple" if "tuple" in str(annotation) else "str"
+    if isinstance(given, list) and any(get_origin(part) is tuple for part in parts):
+        return tuple(given)
+    if type(given) in parts or given in get_args(kind):
+        return given
+    raise ValueError(f"an entry of the history cannot be read: {name} is {str(given)[:100]}.")
 
 
 @final
@@ -195,7 +180,6 @@ class Log:
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """The entries in the order they were made."""
         return tuple(self.written[: self.length])
 
     def find_removal(self, change: ChangeEntry) -> ChangeEntry:
@@ -274,7 +258,6 @@ class Log:
         return self._append(state, ChangeEntry, kind=kind, count=int(count), model=state.digest, **(nothing | details))
 
     def record_certificate(self, query: Query, answer: Answer) -> "Log":
-        """The log after an answer to queries."""
         found: dict[str, Any] = {stage: answer.count(stage) for stage in ("carry", "newton", "training")}
         found |= {"n_open": answer.count(""), "gap": float(answer.gap), "radius": float(answer.radius)}
         return self._append(self.state, CertificateEntry, query=query, **found)[0]

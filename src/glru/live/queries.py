@@ -51,7 +51,6 @@ class Answer:
 
     @property
     def open_bounds(self) -> ScoreBounds:
-        """The bounds of these queries."""
         return self.bounds.take(self.open)
 
     @classmethod
@@ -69,7 +68,6 @@ class Answer:
         return Answer(self.bounds.put(rows, found), stages, gap, radius)
 
     def count(self, stage: str) -> int:
-        """How many queries a stage decided."""
         return int(np.count_nonzero(self.stage == stage))
 
 
@@ -182,7 +180,6 @@ class Proofs:
 
     @cached_property
     def problem(self) -> Problem:
-        """The changed problem."""
         return self.after.problem if self.plain or self.fresh else self.change.apply(self.solution.problem)
 
     @cached_property

@@ -77,7 +77,6 @@ def distance_of(certificate: Certificate, queries: Matrix | None) -> Distance:
 
 
 def _bound_queries(regions: list[Region], queries: Matrix, certificate: Certificate) -> Bounds:
-    """Bounds of the scores of queries from all regions."""
     if not certificate.problem.loss.several:
         return score_bounds(regions, queries, certificate.columns.dead)
     found: Bounds = regions[0].score_bounds(queries)

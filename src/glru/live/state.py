@@ -157,7 +157,6 @@ class ModelSpec:
         return replace(self, column_names=self.column_names + new)
 
     def to_json(self) -> dict[str, Any]:
-        """The specification as JSON values."""
         classes = None
         if self.classes is not None:
             kind = "str" if self.classes.dtype.kind == "U" else self.classes.dtype.name
@@ -270,7 +269,6 @@ class Rows:
     keys: tuple[Key, ...] | None
 
     def select(self, positions: Positions) -> "Rows":
-        """Some of the rows."""
         keys = None if self.keys is None else tuple(self.keys[place] for place in positions.tolist())
         return Rows(self.X[positions], self.y[positions], self.weight[positions], keys)
 
@@ -297,7 +295,6 @@ class NewColumns:
     penalty: Penalty | None
 
     def select(self, columns: Positions) -> "NewColumns":
-        """Some of the columns."""
         return NewColumns(self.rows, self.X[:, columns], None if self.penalty is None else self.penalty.select(columns))
 
     def values(self, rows: Positions) -> Matrix:
@@ -322,11 +319,9 @@ class TrainedKeys:
 
     @cached_property
     def places(self) -> dict[Key, int]:
-        """The place of every key."""
         return {key: place for place, key in enumerate(self.keys) if key is not FORGOTTEN}
 
     def forget(self, gone: Positions) -> "TrainedKeys":
-        """The keys without those of some rows."""
         kept = list(self.keys)
         for place in gone.tolist():
             kept[place] = FORGOTTEN
@@ -365,12 +360,10 @@ class Pending:
 
     @property
     def n_rows(self) -> int:
-        """Number of present rows."""
         return self.n_kept_rows + sum(rows.y.size for rows in self.new_rows)
 
     @property
     def n_columns(self) -> int:
-        """Number of present columns."""
         return self.n_kept_columns + sum(block.X.shape[1] for block in self.new_columns)
 
     @property
@@ -380,7 +373,6 @@ class Pending:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing changed."""
         return not (self.gone_rows.size or self.new_rows or self.moves_columns)
 
     @cached_property
@@ -486,7 +478,6 @@ class Pending:
         return replace(self, gone_rows=gone, new_rows=rows)
 
     def with_rows(self, rows: Rows) -> "Pending":
-        """The changes with more rows."""
         return replace(self, new_rows=(*self.new_rows, replace(rows, X=self._convert(rows.X))))
 
     def without_columns(self, columns: Positions) -> "Pending":
@@ -555,7 +546,6 @@ class State:
 
     @property
     def n_columns(self) -> int:
-        """Number of the user's present columns."""
         return self.pending.n_columns - self.spec.offset
 
     @cached_property
@@ -565,7 +555,6 @@ class State:
         return np.concatenate([kept, np.zeros((*kept.shape[:-1], self.pending.n_columns - kept.shape[-1]))], axis=-1)
 
     def with_rows(self, X: Any, y: Any, sample_weight: Any, keys: Any) -> "State":
-        """The state with more rows."""
         matrix = self.spec.convert_rows(X, self.pending.n_columns, "new rows")
         target, weight = self.spec.convert_targets(y, sample_weight, matrix.shape[0])
         named = self.pending.check_new_keys(keys, target.size)
@@ -590,7 +579,6 @@ class State:
         return replace(self, pending=self.pending.without_rows(positions), n_weighted=left)
 
     def with_columns(self, X: Any) -> "State":
-        """The state with more columns."""
         matrix, names = _inputs.as_matrix(X, "new columns")
         if matrix.shape[0] != self.pending.n_rows:
             raise ValueError(
@@ -625,7 +613,6 @@ class State:
 
 
 def _add_counts(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
-    """The sums of two counts."""
     return tuple(one + other for one, other in zip(first, second, strict=True))
 
 

@@ -277,7 +277,6 @@ def _attach_keys(pending: Pending, new: Rows | None, document: dict[str, Any]) -
 
 
 def _read_targets(prefix: str, arrays: Arrays, size: int, spec: ModelSpec) -> tuple[Array, Array]:
-    """Targets and weights of rows, checked."""
     y, weight = _read_vector(f"{prefix}y", arrays, size), _read_vector(f"{prefix}weight", arrays, size)
     if spec.objective.loss.several:
         wrong = not np.all(np.isin(y, np.arange(spec.n_classes)))

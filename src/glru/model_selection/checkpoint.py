@@ -142,7 +142,6 @@ class Checkpoint:
             self.save()
 
     def save(self) -> None:
-        """Write all finished work."""
         begin = time.perf_counter()
         arrays: dict[str, Any] = dict(self._arrays)
         for key, journal in self._journals.items():
@@ -228,7 +227,6 @@ def digest(*values: Any) -> str:
 
 
 def _feed(found: Hash, value: Any) -> None:
-    """Add a value to a hash."""
     if isinstance(value, Problem):
         _feed_fields(found, value, PROBLEM)
         found.update(_digest_data(value))

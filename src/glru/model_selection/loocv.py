@@ -46,13 +46,11 @@ class Output:
     folder: str
 
     def file(self, number: int) -> Path:
-        """The file of a block."""
         return Path(self.folder) / f"part-{number:06d}.parquet"
 
     def write(
         self, number: int, start: int, y: Array | NDArray[np.int8], lower: Array, upper: Array, stages: NDArray[np.str_]
     ) -> None:
-        """Write the rows of a block."""
         pl = require("polars", "cli", "writing Parquet files")
         columns: dict[str, Any] = {"row": np.arange(start, start + y.size), "y": y}
         columns |= {"score_lower": lower, "score_upper": upper, "decided_by": stages}

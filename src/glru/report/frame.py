@@ -225,7 +225,6 @@ class Mark:
 
     @property
     def dot(self) -> float:
-        """Where the dot is."""
         if self.middle is not None:
             return self.middle
         if math.isinf(self.low) and math.isinf(self.high):

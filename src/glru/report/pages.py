@@ -271,7 +271,6 @@ def _draw_path(result: StepwiseResult, shown: StepwiseDisplay) -> str:
 
 
 def _list_steps(result: StepwiseResult, names: Sequence[str]) -> str:
-    """A table with one line per step."""
     rows: list[list[Cell]] = [
         [
             k + 1,

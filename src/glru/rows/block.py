@@ -31,12 +31,10 @@ class Block:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
         return self.X.shape[0]
 
     @property
     def weights(self) -> Array:
-        """The sample weights."""
         return np.ones(self.n_rows) if self.weight is None else self.weight
 
     def without(self, places: Places | None) -> "Block":
@@ -131,7 +129,6 @@ class Sample:
         return Sample(self.parts + other.parts)
 
     def concatenate(self) -> tuple[Matrix, NDArray[Any], Array]:
-        """All of them as one."""
         X, y, weight = zip(*self.parts, strict=True)
         # Where some parts are sparse, all become so.
         first = next((part for part in X if not part.stores_zeros), X[0])
@@ -218,7 +215,6 @@ class Summary:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
         return sum(self.lengths.values.values())
 
     @property

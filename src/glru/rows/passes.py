@@ -281,17 +281,14 @@ class Blocks:
 
     @property
     def n_blocks(self) -> int:
-        """Number of blocks."""
         return len(self.summary.lengths.values)
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
         return self.summary.n_rows
 
     @property
     def n_columns(self) -> int:
-        """Number of columns."""
         return int(self.summary.squares.size)
 
     @cached_property
@@ -435,7 +432,6 @@ class Totals:
 
     @cached_property
     def quadratic(self) -> Array:
-        """The penalty's strengths, one per column."""
         return np.broadcast_to(self.penalty.quadratic, (self.n_columns,))
 
     @property

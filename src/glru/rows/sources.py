@@ -112,7 +112,6 @@ class Sources:
 
     @property
     def from_dask(self) -> bool:
-        """Whether some parts are dask objects."""
         parts = (*self.X, *self.y, *(self.weight or ()))
         return any(_is_delayed(part) for part in parts)
 
@@ -206,7 +205,6 @@ def _list_data_files(folder: Path) -> list[Path]:
 
 
 def _read_names(file: Path) -> tuple[str, ...]:
-    """The columns of a Parquet file."""
     pl = require("polars", "cli", "reading Parquet files")
     with _name_files(file):
         return tuple(pl.scan_parquet(file).collect_schema().names())
@@ -241,7 +239,6 @@ def _from_delayed(frame: Any, joined: bool) -> tuple[Any, ...]:
 
 
 def _pick_columns(blocks: tuple[Any, ...], columns: Any) -> tuple[Any, ...]:
-    """Some columns of every partition."""
     import dask
 
     pick = dask.delayed(_pick)

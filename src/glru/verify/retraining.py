@@ -498,7 +498,6 @@ class _Training:
         return found
 
     def _gradient(self, model: Objects) -> Objects:
-        """The objective's gradient in full precision."""
         mp, slopes = self.exact.mp, self.probabilities(model)
         for i, place in enumerate(self.exact.y):
             k = int(place)

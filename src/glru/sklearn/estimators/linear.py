@@ -59,24 +59,6 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     _known = True
     """Whether the public functions accept this estimator together with its data."""
 
-    def __init__(
-        self,
-        loss: str | Loss,
-        kappa: float,
-        fit_intercept: bool,
-        tol: float,
-        solver: Solver,
-        max_iter: int | None,
-        keep_data: bool,
-    ) -> None:
-        self.loss = loss
-        self.kappa = kappa
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.solver = solver
-        self.max_iter = max_iter
-        self.keep_data = keep_data
-
     @abstractmethod
     def _validate(self, X: Any, y: Any, **options: Any) -> tuple[RawMatrix, Any]:
         """Data and targets, checked by scikit-learn with the given ``options``."""
@@ -259,6 +241,11 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+def keep_arguments(estimator: Any, arguments: dict[str, Any]) -> None:
+    """Keep the arguments of an estimator's constructor as they are, which is all that scikit-learn lets it do."""
+    vars(estimator).update({name: value for name, value in arguments.items() if name != "self"})
+
+
 def validate_input(estimator: Any, X: Any, **options: Any) -> Any:
     """Data as checked by scikit-learn.
 
@@ -437,10 +424,7 @@ class GLRUClassifier(Classifier):
         max_iter: int | None = None,
         keep_data: bool = True,
     ) -> None:
-        super().__init__(loss, kappa, fit_intercept, tol, solver, max_iter, keep_data)
-        self.C = C
-        self.lam = lam
-        self.class_weight = class_weight
+        keep_arguments(self, locals())
 
 
 def check_weight(sample_weight: Any, X: RawMatrix) -> Any:
@@ -552,6 +536,4 @@ class GLRURegressor(Regressor):
         max_iter: int | None = None,
         keep_data: bool = True,
     ) -> None:
-        super().__init__(loss, kappa, fit_intercept, tol, solver, max_iter, keep_data)
-        self.C = C
-        self.lam = lam
+        keep_arguments(self, locals())

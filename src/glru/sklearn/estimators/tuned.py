@@ -1,6 +1,5 @@
 """``GLRUClassifierCV`` and ``GLRURegressorCV``: the strength of the penalty chosen by certified cross-validation."""
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from functools import partial
 from math import lcm
@@ -20,6 +19,7 @@ from glru.sklearn.estimators.linear import (
     LinearModel,
     Regressor,
     check_weight,
+    keep_arguments,
 )
 from glru.sklearn.held_out import HeldOut, bound_held_out, bound_held_out_grid, choose_default_width
 from glru.solution import Solution
@@ -83,9 +83,11 @@ class Tuned(LinearModel):
         adapted, start = every[self.best_index_], starts[self.best_index_]
         self._keep(adapted, self._train(adapted) if start is None else start)
 
-    @abstractmethod
     def _model(self, **strength: Any) -> LinearModel:
         """The estimator of one strength."""
+        kind = GLRUClassifier if isinstance(self, Classifier) else GLRURegressor
+        shared = ("loss", "kappa", "fit_intercept", "class_weight")
+        return kind(**{name: value for name, value in vars(self).items() if name in shared}, **strength)
 
     def _grid(self) -> tuple[str, Array]:
         """The parameter to choose, and its values from the strongest penalty to the weakest."""
@@ -212,24 +214,7 @@ class GLRUClassifierCV(Classifier, Tuned):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(loss, kappa, fit_intercept, tol, solver, max_iter, keep_data)
-        self.Cs = Cs
-        self.lams = lams
-        self.criterion = criterion
-        self.cv = cv
-        self.preprocessing = preprocessing
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.class_weight = class_weight
-
-    def _model(self, **strength: Any) -> GLRUClassifier:
-        return GLRUClassifier(
-            self.loss,
-            kappa=self.kappa,
-            fit_intercept=self.fit_intercept,
-            class_weight=self.class_weight,
-            **strength,
-        )
+        keep_arguments(self, locals())
 
 
 class GLRURegressorCV(Regressor, Tuned):
@@ -284,14 +269,4 @@ class GLRURegressorCV(Regressor, Tuned):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(loss, kappa, fit_intercept, tol, solver, max_iter, keep_data)
-        self.Cs = Cs
-        self.lams = lams
-        self.criterion = criterion
-        self.cv = cv
-        self.preprocessing = preprocessing
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
-    def _model(self, **strength: Any) -> GLRURegressor:
-        return GLRURegressor(self.loss, kappa=self.kappa, fit_intercept=self.fit_intercept, **strength)
+        keep_arguments(self, locals())
