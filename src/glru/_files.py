@@ -10,7 +10,7 @@ import sys
 import threading
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, final
 
@@ -144,11 +144,9 @@ def _explain(error: OSError, target: Path) -> OSError:
 
 def _remove(part: Path) -> None:
     """Remove the temporary file of a failed write, if the folder allows it."""
-    try:
+    # Where the folder is not there, is no folder, or is read-only, nothing was written into it either.
+    with suppress(OSError):
         part.unlink(missing_ok=True)
-    except OSError:
-        # The folder is not there, is no folder, or is read-only: then nothing was written into it either.
-        return
 
 
 def refuse_input(target: Path, what: str, inputs: Iterable[Path | str | None]) -> None:

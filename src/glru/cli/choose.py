@@ -124,16 +124,9 @@ def select(
                 honest = estimate_nested_error(job.problem, nested, (share, seed, on_all_rows), options, budget, report)
             cut = honest is None
     seconds = {"read": job.seconds, "total": time.perf_counter() - begin}
-    settings: dict[str, Any] = {
-        "direction": direction,
-        "method": method,
-        "criterion": rule,
-        "seed": seed,
-        "min_features": min_features,
-    }
-    settings |= {"max_steps": max_steps, "validation": str(validation) if validation else None}
-    settings |= {"validation_rows": None if X_val is None else int(X_val.shape[0])}
-    settings["nested"] = nested
+    settings = {name: options[name] for name in ("direction", "method", "criterion", "max_steps", "min_features")}
+    settings |= {"seed": seed, "validation": str(validation) if validation else None, "nested": nested}
+    settings["validation_rows"] = None if X_val is None else int(X_val.shape[0])
     output.deliver(make_outcome(job, result, job.problem.y if y_val is None else y_val, settings, seconds, honest), out)
     if cut:
         raise typer.Exit(INTERRUPTED if max_seconds is None else TIME_IS_UP)

@@ -6,7 +6,7 @@ from typing import Any, final
 import numpy as np
 
 from glru._extras import require
-from glru.display.scores import BLUE, GREEN, GREY, ORANGE, make_axes, shorten
+from glru.display.scores import BLUE, GREEN, GREY, ORANGE, Display, make_axes, shorten
 from glru.linalg import Array
 from glru.model_selection import LOOCVPath
 from glru.selection import StepwiseResult
@@ -16,7 +16,7 @@ MOST_DRAWN = 30
 
 
 @final
-class IntervalsDisplay:
+class IntervalsDisplay(Display):
     """Certified intervals of named quantities, the first one on top: what features are worth, coefficients, the most influential rows.
 
     Parameters
@@ -48,16 +48,10 @@ class IntervalsDisplay:
             label,
         )
 
-    def plot(self, ax: Any = None) -> "IntervalsDisplay":
-        """Draw it.
+    def _height(self) -> float:
+        return 1.2 + 0.24 * len(self.names)
 
-        Parameters
-        ----------
-        ax : matplotlib axes, default=None
-            Where to draw; a new figure if not given.
-        """
-        self.ax_ = ax = make_axes(ax, height=1.2 + 0.24 * len(self.names))
-        self.figure_ = ax.figure
+    def _draw(self, ax: Any) -> None:
         places = np.arange(len(self.names))
         known = np.isfinite(self.lower) & np.isfinite(self.upper)
         lower, upper = np.where(known, self.lower, 0.0), np.where(known, self.upper, 0.0)
@@ -68,7 +62,6 @@ class IntervalsDisplay:
         ax.set_yticks(places, self.names)
         ax.invert_yaxis()
         ax.set_xlabel(self.label)
-        return self
 
 
 Bands = dict[str, tuple[Array, Array]]
@@ -299,7 +292,7 @@ class StepwiseDisplay:
             return self._plot_path(ax)
         if not 0 <= step < len(self.steps):
             raise ValueError(f"step must be from 0 to {len(self.steps) - 1}; got {step!r}.")
-        return self._plot_step(make_axes(ax), step)
+        return self._plot_step(make_axes(ax, 3.6), step)
 
     def _plot_path(self, ax: Any) -> "StepwiseDisplay":
         named = len(self.moves) <= MOST_NAMED_STEPS

@@ -23,7 +23,7 @@ MOST_DOTS = 3000
 """Most rows that are drawn as dots; more are drawn as a curve, or by density."""
 
 
-def make_axes(ax: Any, height: float = 3.6) -> Any:
+def make_axes(ax: Any, height: float) -> Any:
     """The axes to draw on; those of a new figure where none are given."""
     if ax is not None:
         return ax
@@ -143,34 +143,31 @@ def shorten(name: str, most: int = 24) -> str:
 HELD_OUT_GROUPS: Groups = {1: ("correct", BLUE), -1: ("wrong", ORANGE), 0: ("open", GREY)}
 
 
-class ScoreDisplay(ABC):
-    """Intervals of scores in the order they are drawn, under a title."""
-
-    lower: Array
-    upper: Array
-    title: str
+class Display(ABC):
+    """A picture on one pair of axes: the constructor stores what it shows."""
 
     @abstractmethod
-    def _draw(self, ax: Any, bounds: ScoreBounds) -> None:
-        """Draw the intervals and name the axes."""
+    def _draw(self, ax: Any) -> None: ...
+
+    def _height(self) -> float:
+        return 3.6
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw the intervals.
+        """Draw it.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
             Where to draw; a new figure if not given.
         """
-        self.ax_ = ax = make_axes(ax)
+        self.ax_ = ax = make_axes(ax, self._height())
         self.figure_ = ax.figure
-        self._draw(ax, ScoreBounds(self.lower, self.upper))
-        ax.set_title(self.title, loc="left", fontsize=11)
+        self._draw(ax)
         return self
 
 
 @final
-class LOOCVDisplay(ScoreDisplay):
+class LOOCVDisplay(Display):
     """Held-out intervals: of classes sorted by class and score and coloured by correct, wrong or open; of a regression over the targets.
 
     Parameters
@@ -248,7 +245,9 @@ class LOOCVDisplay(ScoreDisplay):
         name = f"held-out {'log-odds' if result.problem.loss.probabilities else 'score'}"
         return cls(*result.bounds.take(order), result.y[order], f"{rows}, {errors}{more}", classes, name)
 
-    def _draw(self, ax: Any, bounds: ScoreBounds) -> None:
+    def _draw(self, ax: Any) -> None:
+        bounds = ScoreBounds(self.lower, self.upper)
+        ax.set_title(self.title, loc="left", fontsize=11)
         if self.classes is None:
             draw_agreement(ax, self.y, bounds)
             ax.set_xlabel("target")
@@ -263,7 +262,7 @@ CHANGE_GROUPS: Groups = {1: ("label unchanged", BLUE), -1: ("label changed", ORA
 
 
 @final
-class AfterDisplay(ScoreDisplay):
+class AfterDisplay(Display):
     """Intervals of the retrained scores: of classes by the label before, coloured by whether it is proven to stay; of a regression by how much predictions change.
 
     Parameters
@@ -337,7 +336,8 @@ class AfterDisplay(ScoreDisplay):
         )
         return cls(*bounds.take(order), old_scores[order], title, classes)
 
-    def _draw(self, ax: Any, bounds: ScoreBounds) -> None:
+    def _draw(self, ax: Any) -> None:
+        ax.set_title(self.title, loc="left", fontsize=11)
         if self.classes is None:
             moves = ScoreBounds(self.lower - self.old_scores, self.upper - self.old_scores)
             draw_agreement(ax, self.old_scores, moves, diagonal=False)
@@ -345,6 +345,7 @@ class AfterDisplay(ScoreDisplay):
             ax.set_ylabel("retrained prediction minus that before")
         else:
             before = (f"before: {self.classes[0]}", f"before: {self.classes[1]}")
+            bounds = ScoreBounds(self.lower, self.upper)
             draw_sides(ax, bounds, self.verdicts, CHANGE_GROUPS, int(np.sum(self.old_scores <= 0)), before)
             ax.set_xlabel("queries by their label before the change, sorted by retrained score")
             ax.set_ylabel("retrained score")

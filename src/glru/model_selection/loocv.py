@@ -1,6 +1,5 @@
 """Exact leave-one-out cross-validation of a problem."""
 
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._extras import require
-from glru._files import refuse_input
+from glru._files import refuse_input, write_atomically
 from glru._options import UNLIMITED, Budget, check_call
 from glru._results import Drawable, find_display, make_frame, show_interval
 from glru.bounds import ScoreBounds, convert_queries, require_probabilities, shift
@@ -68,10 +67,7 @@ class Output:
         self._store(number, pl.DataFrame(columns))
 
     def _store(self, number: int, frame: Any) -> None:
-        place = self.file(number)
-        draft = place.with_suffix(f".{os.getpid()}-{id(frame)}.draft")
-        frame.write_parquet(draft)
-        os.replace(draft, place)
+        write_atomically(self.file(number), frame.write_parquet)
 
 
 def open_output(folder: str | Path, inputs: Iterable[str] = ()) -> Output:

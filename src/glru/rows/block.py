@@ -161,14 +161,14 @@ class LabelCounts:
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class ByBlock:
-    """One value per block, by the block's number."""
+@dataclass(frozen=True)
+class BlockSummary:
+    """What is known about one block."""
 
-    values: dict[int, Any]
-
-    def __add__(self, other: "ByBlock") -> "ByBlock":
-        return ByBlock(self.values | other.values)
+    n_rows: int
+    n_columns: int
+    fault: bool  # whether a check failed
+    checksum: bytes
 
 
 @final
@@ -192,11 +192,7 @@ class WeightSummary:
 class Summary:
     """What is known about all rows; the sum of two summaries is that of the rows of both."""
 
-    # The rows of every block, its columns and their names, whether a check failed, and the check-sum of its rows.
-    lengths: ByBlock
-    columns: ByBlock
-    faults: ByBlock
-    checksums: ByBlock
+    blocks: dict[int, BlockSummary]  # what is known about each block, by its number
     weights: WeightSummary  # what is known about the weights
     # The largest target of a regression, and the largest of the targets with their sign turned.
     highest: Max
@@ -210,17 +206,18 @@ class Summary:
     def __add__(self, other: "Summary") -> "Summary":
         if self.squares.size != other.squares.size:
             # Refused once all blocks have been seen.
-            return replace(self, lengths=self.lengths + other.lengths, columns=self.columns + other.columns)
-        return Summary(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+            return replace(self, blocks=self.blocks | other.blocks)
+        sums = (getattr(self, field.name) + getattr(other, field.name) for field in fields(self)[1:])
+        return Summary(self.blocks | other.blocks, *sums)
 
     @property
     def n_rows(self) -> int:
-        return sum(self.lengths.values.values())
+        return sum(block.n_rows for block in self.blocks.values())
 
     @property
     def shared_columns(self) -> NDArray[np.bool_] | None:
         """The columns with values in more than one row, where all blocks are sparse and there are others."""
-        if not self.n_sparse or self.n_sparse < sum(n > 0 for n in self.lengths.values.values()):
+        if not self.n_sparse or self.n_sparse < sum(block.n_rows > 0 for block in self.blocks.values()):
             return None
         shared = self.n_filled != 1.0
         return None if shared.all() else shared
@@ -250,10 +247,7 @@ def summarize(block: Block, task: Task, n_blocks: int) -> Summary:
     if block.checksum() != checksum:
         raise make_change_error(f"block {number}")
     return Summary(
-        lengths=ByBlock({number: block.n_rows}),
-        columns=ByBlock({number: (X.shape[1], block.column_names)}),
-        faults=ByBlock({number: fault}),
-        checksums=ByBlock({number: checksum}),
+        blocks={number: BlockSummary(*X.shape, fault, checksum)},
         weights=weigh(block, None if fault else task),
         highest=Max(highest),
         lowest=Max(lowest),
@@ -295,7 +289,7 @@ def check_block(block: Block, task: Task) -> NDArray[Any]:
 
 def check_shapes(summary: Summary) -> None:
     """Refuse data without a row or a column, and blocks of different widths."""
-    widths = sorted({width for width, _ in summary.columns.values.values()})
+    widths = sorted({block.n_columns for block in summary.blocks.values()})
     if len(widths) > 1:
         raise ValueError(f"all blocks of X must have the same number of columns; got {widths}.")
     _inputs.require_entries(summary.n_rows, summary.squares.size)

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property, reduce
-from itertools import accumulate, count
+from itertools import count
 from operator import add
 from typing import Any, ClassVar, final
 
@@ -281,7 +281,7 @@ class Blocks:
 
     @property
     def n_blocks(self) -> int:
-        return len(self.summary.lengths.values)
+        return len(self.summary.blocks)
 
     @property
     def n_rows(self) -> int:
@@ -298,27 +298,27 @@ class Blocks:
         Sums are made chunk by chunk, block by block and then over the blocks, so that their rounding does not grow with the
         number of rows: this takes its place in ``gamma``.
         """
-        summary, lengths = self.summary, self.summary.lengths.values.values()
+        summary, lengths = self.summary, [block.n_rows for block in self.summary.blocks.values()]
         sparse, n_columns = summary.n_sparse > 0, summary.squares.size
         return max(summation_depth(n, n_columns, sparse) for n in lengths) + len(lengths) + 8
 
     @cached_property
     def places(self) -> dict[int, Place]:
         """What is known about every block that has rows."""
-        lengths, checksums = self.summary.lengths.values, self.summary.checksums.values
-        ordered = [lengths[k] for k in range(len(lengths))]
-        starts = accumulate(ordered, initial=0)
-        return {
-            k: Place(start, checksums[k], None if self.absent is None else self.absent.places(start, start + length))
-            for k, (start, length) in enumerate(zip(starts, ordered, strict=False))
-            if length
-        }
+        found, start = {}, 0
+        for k in range(self.n_blocks):
+            block = self.summary.blocks[k]
+            if block.n_rows:
+                absent = None if self.absent is None else self.absent.places(start, start + block.n_rows)
+                found[k] = Place(start, block.checksum, absent)
+            start += block.n_rows
+        return found
 
     def locate(self, numbers: NDArray[np.int64]) -> Located:
         """For every block that has some of the rows, their positions in it and in ``numbers`` (which are sorted)."""
         found = {}
         for k, place in self.places.items():
-            low, high = np.searchsorted(numbers, [place.start, place.start + self.summary.lengths.values[k]])
+            low, high = np.searchsorted(numbers, [place.start, place.start + self.summary.blocks[k].n_rows])
             if high > low:
                 found[k] = numbers[low:high] - place.start, np.arange(low, high)
         return found
@@ -390,7 +390,7 @@ def read_rows(X: Any, y: Any, sample_weight: Any, task: Task, block_bytes: int) 
 
 def _raise_faults(rows: Blocks, task: Task) -> None:
     """Check the blocks that failed once more: the rows are numbered now, so the error can name the first one."""
-    for k in sorted(k for k, fault in rows.summary.faults.values.items() if fault):
+    for k in sorted(k for k, block in rows.summary.blocks.items() if block.fault):
         rows.map(check_block, own={k: task})
 
 
