@@ -555,6 +555,17 @@ def test_refits_are_told():
     assert three.n_errors == np.sum(three.labels != load_wine().target[three.rows]) > 0
 
 
+def test_steps_are_refitted_once_for_all_classes(monkeypatch):
+    """One model per class: what the steps make without a row is the same for all of them."""
+    X, y = load_wine(return_X_y=True)
+    pipeline = make_pipeline(StandardScaler(), PCA(2), RidgeClassifier())
+    fits, fit = [], PCA.fit_transform
+    monkeypatch.setattr(PCA, "fit_transform", lambda self, X, y=None: fits.append(len(X)) or fit(self, X, y))
+    found = glru.loocv(pipeline, X[::6], y[::6])
+    assert found.n_refits == 30 == fits.count(29)
+    assert np.array_equal(found.labels, model_selection.cross_val_predict(pipeline, X[::6], y[::6], cv=LeaveOneOut()))
+
+
 def test_a_category_of_one_row_is_refused_before_any_work():
     table, y = frame()
     steps = make_column_transformer((OneHotEncoder(), ["town"]), (SimpleImputer(), ["year"]))

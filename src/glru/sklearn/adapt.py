@@ -28,6 +28,9 @@ CONSTANT = "(intercept)"
 LEAST_VARIANT = 4
 """Rows whose removal changes a filled value in the same way get a shared model if there are at least this many."""
 
+MAX_KEPT = 2**23
+"""Entries of refitted columns that are kept from one class to the next."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -143,9 +146,22 @@ class Adapted:
         weight = np.insert(self.targets.weights(k, others), row, 0.0)
         if self.preprocessing is None:
             return self.problems[k].derive(sample_weight=weight)
-        X = prepend_constant(self.preprocessing.without(row), self.objective.constant)
+        X = self._refit_without(self.preprocessing, row)
         penalty = self.objective.penalty(X.shape[1])
         return self.problems[k].derive(X=X, sample_weight=weight, penalty=penalty, column_names=None)
+
+    def _refit_without(self, steps: Preprocessing, row: int) -> Matrix:
+        """The columns that steps fitted without a row make; they are kept for the other classes, whose rows are left out one class after the other."""
+        if row in self._kept:
+            return self._kept[row]
+        X = prepend_constant(steps.without(row), self.objective.constant)
+        if len(self.problems) > 1 and (len(self._kept) + 1) * X.shape[0] * X.shape[1] <= MAX_KEPT:
+            self._kept[row] = X
+        return X
+
+    @cached_property
+    def _kept(self) -> dict[int, Matrix]:
+        return {}
 
     @cached_property
     def refits(self) -> "tuple[Refits | None, ...]":
