@@ -85,7 +85,7 @@ def has_chords(problem: Problem) -> bool:
         # Without an intercept steps in the metric of the penalty cost less. Semismooth steps of many columns need exact searches, as trainings have them.
         n_most = min(SMALL, problem.n_rows // ROWS_PER_COLUMN) if loss.piecewise and problem.fit_intercept else 0
     few = 0 < problem.n_columns <= n_most and problem.penalty.smooth and not loss.several
-    return few and problem.in_memory and problem.arrays.stable and np.isfinite(loss.smoothness)
+    return few and problem.in_memory and problem.arrays.stable
 
 
 @final
@@ -219,6 +219,7 @@ class FoldRows:
 
     def __init__(self, problem: Problem, blocks: Blocks, weights: Array, common: Array) -> None:
         self.problem, self.loss, self.free = problem, problem.loss, problem.fit_intercept
+        self.has_curved_errors = not np.isfinite(problem.loss.smoothness)
         order, edges, shares = blocks.order, blocks.edges, blocks.shares
         self.order, self.edges, self.shares, self.weights = order, edges, shares, weights
         self.spans = [slice(first, last) for first, last in pairwise(edges)]
@@ -299,12 +300,15 @@ class FoldRows:
         return unit * np.sqrt(np.einsum("...i,...i->...", models, models)) * (1.0 + unit) + TINY
 
     def compute_slopes(self, model: Array) -> tuple[Array, Array, Array]:
-        """Scores under one model, the squares of slopes under the weights and the losses' gradients, both block by block."""
+        """Scores under one model, the squares of slopes and of curvatures under the weights and the losses' gradients, all block by block."""
         scores = self.data @ model
         slopes = self.loss.gradient(self.y, scores)
-        weighted = self.common * slopes
-        parts = [(weighted[span] @ slopes[span], weighted[span] @ self.data[span]) for span in self.spans]
-        return scores, np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
+        weighted, squares = self.common * slopes, np.zeros((len(self.spans), 2))
+        squares[:, 0] = [weighted[span] @ slopes[span] for span in self.spans]
+        if self.has_curved_errors:
+            curved = self.common * np.square(self.loss.curvature(self.y, scores))
+            squares[:, 1] = [curved[span].sum() for span in self.spans]
+        return scores, squares, np.array([weighted[span] @ self.data[span] for span in self.spans])
 
     def gram(self, weights: Array, span: slice) -> Array:
         """``X^T diag(weights) X`` of some rows."""
@@ -335,12 +339,12 @@ class FoldRows:
     def at(
         self, models: Array, columns: Rows, references: Sequence[Array], long: NDArray[np.bool_] | None = None
     ) -> tuple[Array, Array, Array]:
-        """Losses' gradients at some models, each of a fold, sums of squared slopes, and the farthest scores from a reference: of all rows, and of those that are not long.
+        """Losses' gradients at some models, each of a fold, sums of squared slopes and curvatures, and the farthest scores from a reference: of all rows, and of those that are not long.
 
         ``columns``: the folds; ``references``: scores of all rows for each of the models.
         """
         count = columns.size
-        gradients, squares, farthest = np.zeros((count, self.size)), np.zeros(count), np.zeros((2, count))
+        gradients, squares, farthest = np.zeros((count, self.size)), np.zeros((count, 2)), np.zeros((2, count))
         every = np.array_equal(columns, np.arange(self.weights.shape[0]))
         height = max(64, CHUNK // count)
         for start in range(0, self.n_rows, height):
@@ -349,6 +353,9 @@ class FoldRows:
             weights = self.weights[:, part] if every else self.weights[columns, part]
             scores = models @ rows.T
             slopes = self.loss.gradient(self.y[None, part], scores)
+            if self.has_curved_errors:
+                curved = np.square(self.loss.curvature(self.y[None, part], scores))
+                squares[:, 1] += np.einsum("ki,ki->k", weights, curved)
             for mine, reference in zip(scores, references, strict=True):
                 mine -= reference[part]
             np.abs(scores, out=scores)
@@ -358,7 +365,7 @@ class FoldRows:
                 scores *= ~long[part]
                 np.maximum(farthest[1], scores.max(axis=1), out=farthest[1])
             weighted = slopes * weights
-            squares += np.einsum("ki,ki->k", weighted, slopes)
+            squares[:, 0] += np.einsum("ki,ki->k", weighted, slopes)
             gradients += weighted @ rows
         return gradients, squares, farthest if long is not None else farthest[[0, 0]]
 
@@ -377,8 +384,14 @@ class FoldRows:
         rounded = gamma(2 * self.n_rows + 64) + FEW
         # Slopes' own evaluation, their weights, which have the error of their total, and sums of them; slopes at scores that are off;
         # then the penalty's product.
-        off = self.weighted_length * self.score_error(models) + self.weight_norm * self.noise
-        spread = rounded * np.sqrt(squares) + self.loss.smoothness * off
+        error = self.score_error(models)
+        if self.has_curved_errors:
+            # Curvatures grow by at most e^(M error) on the way, and are known as well as slopes are.
+            largest, constant = self.longest * error + self.noise, float(self.loss.self_concordance or 0.0)
+            off = np.sqrt(squares[:, 1] + TINY) * (1.0 + rounded) * largest * np.exp(constant * largest) * (1.0 + FEW)
+        else:
+            off = self.loss.smoothness * (self.weighted_length * error + self.weight_norm * self.noise)
+        spread = rounded * np.sqrt(squares[:, 0]) + off
         return (spread[:, None] * self.column_norms + FEW * strengths * np.abs(models)) * (1.0 + FEW) + TINY
 
 
@@ -478,7 +491,7 @@ class PenaltyFolds:
     strengths : array of shape (n_folds, size)
         Those of the penalty in every fold.
     models, gradients, squares : array
-        Where the models stand, the gradients and the sums of squared slopes there.
+        Where the models stand, the gradients and the sums of squared slopes and curvatures there.
     references, moved : list of array, array of shape (2, n_folds)
         The scores at which the curvatures of the metrics were taken, and the farthest score of a model from these, of all rows and of those that are not long.
     metrics, growth : Metrics, array of shape (n_folds,)
@@ -691,7 +704,7 @@ class PenaltyFolds:
             self.squares[mine], self.moved[:, mine] = squares, moved
             after = np.einsum("ki,ki->k", gradients, steps[asked])
             # A descent this small is near the rounding of its own sum, and no guide to the length.
-            far = ~(after <= -0.5 * descent[asked]) & (-descent[asked] > 1e-14 * squares)
+            far = ~(after <= -0.5 * descent[asked]) & (-descent[asked] > 1e-14 * squares[:, 0])
             asked, after = asked[far], after[far]
             if not asked.size:
                 break

@@ -94,7 +94,7 @@ def has_folds(problem: Problem) -> bool:
     few = problem.n_columns > 0 and (problem.is_sparse or problem.n_columns <= widest * problem.n_rows)
     if problem.loss.self_concordance == 0.0 and SMALL < problem.n_columns <= min(MOST_COLUMNS, 0.5 * problem.n_rows):
         return False
-    return certified and few and np.isfinite(problem.loss.smoothness) and problem.penalty.strong_convexity > 0.0
+    return certified and few and problem.penalty.strong_convexity > 0.0
 
 
 def has_steps(problem: Problem) -> bool:
@@ -656,8 +656,9 @@ class Folds:
         # The relative error of the reference's sums.
         error, curvature_sums, centers = gamma(2 * n_rows + 64), reference.curvature_sums, reference.centers
         least = np.where(curvature_sums > 1e-200, curvature_sums * (1.0 - 2.0 * error), np.nan)
-        # The exact centre differs by 4 errors times the mean of |x_j|, which Cauchy-Schwarz bounds.
-        shifts = self.column_norms[:d, None] * (4.0 * error * np.sqrt(self.loss.smoothness / least))
+        # The exact centre differs by 4 errors times the mean of |x_j|, which Cauchy-Schwarz bounds, or the longest row.
+        shifts = self.column_norms[:d, None] * np.sqrt(self.loss.smoothness / least)
+        shifts = 4.0 * error * np.minimum(shifts, self.lengths.max())
         product, last = centers * place.gradient[-1], np.abs(place.gradient[-1]) + errors[-1]
         slack = errors[:d] + np.abs(centers) * errors[-1] + shifts * last
         slack += FEW * (np.abs(place.gradient[:d]) + np.abs(product))
