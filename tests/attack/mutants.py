@@ -396,8 +396,8 @@ MUTANTS: dict[str, Mutant] = {
     "half-of-the-midpoint-ball": Mutant(
         "glru.updates.carried_rows:Carried._bound_midpoint", inside(ball_radius=scaled(0.5)), FAMILIES
     ),
-    "centred-rows-nearer-than-they-are": Mutant(
-        "glru.updates.centred_rows:_distances", result(lambda found: (0.5 * found[0], found[1])), FAMILIES
+    "held-rows-nearer-than-they-are": Mutant(
+        "glru.updates.centred_rows:Balls.held", result(lambda found: (0.3 * found[0], found[1])), FAMILIES
     ),
     "tenth-of-the-balls-of-candidates": Mutant(
         "glru.updates.centred_rows:Balls.half_widths", inside(ball_radius=scaled(0.1)), FAMILIES
@@ -474,9 +474,6 @@ MUTANTS: dict[str, Mutant] = {
     "mean-rows-of-balls-at-the-origin": Mutant("glru.updates.gradients:PenaltyBalls.longest", scaled(0.01), BALLS),
     "half-the-gradient-of-slopes-of-balls": Mutant(
         "glru.updates.gradients:PenaltyBalls._spectral_norm", scaled(0.5), BALLS
-    ),
-    "half-the-gradient-of-slopes-that-err": Mutant(
-        "glru.updates.gradients:Gradients.response_norm", scaled(0.5), BALLS
     ),
     "long-rows-of-removals-carry-nothing": Mutant(
         "glru.updates.local_rows:LocalRows.norm_cuts", result(lambda cuts: [(norm, 0.0) for norm, _ in cuts]), SLACK
@@ -612,12 +609,6 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "errors-of-strengths-forgotten": Mutant("glru.updates.refitted_rows:ShrunkStrengths.errors", scaled(0.0), REFITS),
     "error-of-class-factors-forgotten": Mutant("glru.updates.refitted_rows:TallRefits.base_size", scaled(0.0), REFITS),
-    "tenth-of-the-radius-of-exact-steps": Mutant(
-        "glru.updates.wide_rows:ExactSteps._certificate", inside(local_radius=scaled(0.1)), FAMILIES
-    ),
-    "shares-of-the-old-metric-too-large": Mutant(
-        "glru.updates.wide_rows:WideRows.least_shares", result(lambda shares: 100.0 * shares), FAMILIES
-    ),
     "rows-alone-longer-than-they-are": Mutant(
         "glru.metric.rows:Leverages.least_norms_without", scaled(1.0 + 1e-6), FAMILIES
     ),

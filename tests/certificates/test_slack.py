@@ -457,7 +457,7 @@ def test_long_rows_that_removals_do_not_follow_count_by_what_they_carry():
     X = np.append(np.ones(1200), 2000.0)[:, None]
     problem = glru.Problem(X, np.where(np.arange(1201) < 598, -1, 1), penalty=glru.L2(1e-3), scaling="sum")
     family, row = LocalRows(glru.solve(problem, tol=1e-13), 1.0), np.array([0])
-    candidates = RowCandidates.first(family, row, problem.take(row), family.removals(row), False, 1)
+    candidates = RowCandidates.first(family, row, problem.take(row), family.removals(row), 1)
     # The candidate is the base itself.
     base = family.base.point.coef
     candidates.models = base[:, None]

@@ -311,7 +311,7 @@ def test_conjugate_gradients_solve():
     np.testing.assert_array_equal(found[:, 2], 0.0)
 
 
-def test_exact_steps_prove_what_steps_with_the_old_hessian_leave_open():
+def test_steps_prove_what_the_closed_form_leaves_open():
     X, y = _data(11, 60, 12)
     solution = glru.solve(glru.Problem(X, y, penalty=glru.L2(1e-4)))
     family = glru.updates.local_rows.LocalRows(solution, 60 / 59)
@@ -319,7 +319,7 @@ def test_exact_steps_prove_what_steps_with_the_old_hessian_leave_open():
     assert sharp.eta < family.eta
     rows = np.arange(60)
     never = lambda low, high: np.zeros(low.size, dtype=bool)  # noqa: E731
-    lower, upper = sharp.refined(rows, never, 12, exact=True)
+    lower, upper = sharp.refined(rows, never, 12)
     truth = glru.loocv(solution, width=1e-9)
     assert np.isfinite(lower).any()
     assert np.all((lower <= truth.score_upper) & (truth.score_lower <= upper))

@@ -576,7 +576,7 @@ class Deletions:
                 usable = np.flatnonzero(removals.metric_shares > 0.0)
                 if usable.size:
                     first = RowCandidates.first(
-                        family, here[usable], part.take(usable), removals.take(usable), False, chosen.size
+                        family, here[usable], part.take(usable), removals.take(usable), chosen.size
                     )
                     measured = _MeasuredRows(self, first, width)
                     tighten(measured, measured.decided, BATCH_STEPS)
@@ -694,10 +694,6 @@ class _MeasuredRows:
     def step(self, members: NDArray[np.bool_]) -> "_MeasuredRows":
         """Some of the candidates after one more Newton step."""
         return _MeasuredRows(self.deletions, self.inner.step(members), self.width)
-
-    def exact(self, members: NDArray[np.bool_]) -> None:
-        """There are no steps with Hessians at the candidates themselves."""
-        return
 
 
 def delete(

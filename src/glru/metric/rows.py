@@ -642,11 +642,6 @@ class Leverages:
         """Where some of the rows are among the columns."""
         return rows if self.rows.size == self.metric.root.size else np.searchsorted(self.rows, rows)
 
-    @cached_property
-    def own(self) -> Array:
-        """``Q_ii``, without proof."""
-        return np.abs(self.metric.side.arrays.entries(self.scores, self._diagonal))
-
     def _sizes(self) -> tuple[Array, Array, tuple[Array, Array]]:
         """The rows' norms summed over the images, the norms of what these miss of the border, and the scores' errors."""
         metric, side, arrays = self.metric, self.metric.side, self.metric.side.arrays

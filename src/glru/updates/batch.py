@@ -70,13 +70,6 @@ class Candidates(Protocol):
         """The candidates of some members after one more Newton step."""
         ...
 
-    def exact(self, members: Mask) -> "Candidates | None":
-        """The candidates of some members as they are, for steps with Hessians of their own; None where there are none.
-
-        The first candidates are asked: where chord steps did not contract, there is no telling that the later ones are better.
-        """
-        ...
-
 
 C = TypeVar("C", bound=Candidates)
 
@@ -98,7 +91,13 @@ class Tightened:
         return Tightened(self.members[members], lower, upper, self.exhausted[members], self.costs[members])
 
 
-def tighten(candidates: C, decided: Decided, n_steps: int, left: Callable[[C, Mask], None] | None = None) -> Tightened:
+def tighten(
+    candidates: C,
+    decided: Decided,
+    n_steps: int,
+    left: Callable[[C, Mask], None] | None = None,
+    exact: Callable[[Mask], Candidates | None] | None = None,
+) -> Tightened:
     """Bounds of the members of a batch on the host, as tight as was asked for or as steps get them.
 
     A member leaves when it is decided, when it is exhausted (its gradient is rounding), when its steps no longer contract or
@@ -114,14 +113,17 @@ def tighten(candidates: C, decided: Decided, n_steps: int, left: Callable[[C, Ma
         Most certificates per member with chord steps, and again with exact ones.
     left : callable, default=None
         ``left(batch, members)`` is told which members of a batch chord steps leave open, with their candidates as they are then.
+    exact : callable, default=None
+        ``exact(members)``: the first candidates of some members, for steps with Hessians of their own; None where there are none. Where chord
+        steps did not contract, there is no telling that the later candidates are better.
     """
     done, slow = _run(candidates, None, decided, n_steps, left)
     chosen = np.zeros(slow.members.size + done.members.size, dtype=bool)
     chosen[slow.members] = True
-    exact = candidates.exact(chosen) if slow.members.size else None
-    if exact is not None:
+    again = exact(chosen) if exact is not None and slow.members.size else None
+    if again is not None:
         # A first exact step is taken whatever the chord steps have cost.
-        more, slow = _run(exact, slow, decided, n_steps)
+        more, slow = _run(again, slow, decided, n_steps)
         done = _concatenate([done, more])
     done = _concatenate([done, slow])
     return Tightened(done.members, to_host(done.lower), to_host(done.upper), done.exhausted, done.costs)

@@ -257,7 +257,7 @@ class ClassRows:
             first.is_first &= not narrow or (
                 self.single is not None and self.single.unit * self.slope_norm < NARROW_UNIT
             )
-            found = tighten(first, lambda low, high: decided(low.T, high.T), n_steps)
+            found = tighten(first, lambda low, high: decided(low.T, high.T), n_steps, exact=first.exact)
             lower[places], upper[places] = found.lower.T, found.upper.T
         return lower, upper
 

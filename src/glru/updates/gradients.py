@@ -31,9 +31,6 @@ MOST_PRODUCTS = 40
 CACHED, MODELS_TOGETHER = 1 << 15, 256
 """Scores of a chunk of rows under some models, and the number of these: a few arrays of that size stay in the cache of a core."""
 
-ROUNDED_SHARE = 0.1
-"""Rounding above this share of a gradient's norm is bounded more closely, which takes another Gram matrix."""
-
 EXACT_STEPS = 12
 """Steps with Hessians of their own; each squares the error."""
 
@@ -217,26 +214,6 @@ class Gradients:
         return self.metric.error_norm(columns)
 
     @cached_property
-    def response_norm(self) -> float:
-        """At least the norm as a gradient that errors ``e`` of the slopes with ``sum_i s_i e_i^2 = 1`` have: far less than :attr:`slope_norm`, of rows in memory.
-
-        It is the spectral norm of ``S^(1/2) X V``, ``V`` the inverse factor: at most the root of the Frobenius norm of the Gram matrix.
-        """
-        problem, metric, totals = self.problem, self.metric, self.totals
-        gram = np.triu(problem.hessian(problem.weights))
-        np.fill_diagonal(gram[: problem.n_columns], gram.diagonal()[: problem.n_columns] - problem.quadratic)
-        gram = gram + np.triu(gram, 1).T
-        square = float(np.linalg.norm(metric.inverse.T @ gram @ metric.inverse)) * self.largest_factor
-        # Rounding errs by gamma |V|^T |X|^T S |X| |V| in the entries, the penalty that was taken out again included: that is at most gamma times the product
-        # of two entries of |V|^T c.
-        columns = totals.column_norms.copy()
-        columns[: totals.n_columns] += np.sqrt(totals.quadratic)
-        sizes = float(np.linalg.norm(np.abs(metric.inverse).T @ columns)) * float(np.sqrt(self.largest_factor))
-        unit = gamma(totals.depth + 4 * metric.size + 16)
-        square = square * (1.0 + gamma(metric.size**2 + 8)) + 2.0 * unit * (sizes * sizes) + TINY
-        return min(self.slope_norm, float(np.sqrt(square)) * (1.0 + metric.solve_error) * (1.0 + FEW))
-
-    @cached_property
     def _axis_norms(self) -> Any:
         return self.metric.arrays.put(self.metric.axis_norms())
 
@@ -294,11 +271,6 @@ class Gradients:
         moved = sums.moved + totals.largest_norm * errors[0] + errors[1] + self.origin_error
         norms = self.metric.gradient_norms(gradients)
         rounding = self.rounding(penalty, sizes, curved, errors, moved=moved)
-        rounded = rounding > ROUNDED_SHARE * norms
-        if rounded.any() and self.problem.in_memory and self.metric.arrays.stable:
-            # Model by model: a bound must not depend on the batch that a model is in.
-            closer = self.rounding(penalty, sizes, curved, errors, response=self.response_norm, moved=moved)
-            rounding = np.where(rounded, closer, rounding)
         nu = (norms + rounding) * (1.0 + FEW) + TINY
         return Measured(gradients, nu, rounding, moved, errors, sizes)
 
@@ -309,24 +281,22 @@ class Gradients:
         curved: Array,
         errors: tuple[Array, Array],
         more: float = 0.0,
-        response: float | None = None,
         moved: Array | float = np.inf,
     ) -> Array:
         """At least the norms of the errors of gradients whose sums have the given norms of slopes and curvatures.
 
-        ``more``: what the rows of a model have beyond those of the data, as a norm like :attr:`slope_norm`. ``response``: :attr:`response_norm`,
-        where it is to be used. ``moved``: at least the largest move of a score from the origin, where rows and columns are those of the metric.
+        ``more``: what the rows of a model have beyond those of the data, as a norm like :attr:`slope_norm`. ``moved``: at least the largest move of a score from the origin, where rows and columns are those of the metric.
         """
         totals, arrays, root = self.totals, self.metric.arrays, float(np.sqrt(self.largest_factor)) * (1.0 + FEW)
         size = sizes * (1.0 + gamma(2 * totals.depth + 8))
         # Errors: of the sums, of the slopes at scores that are off, of the slopes' own evaluation (Minkowski's inequality).
         wrong = errors[0] * (totals.norm * root) + errors[1] * (float(np.sqrt(totals.weight_sum)) * root)
         slopes = slope_spread(totals, wrong, totals.largest_norm * errors[0] + errors[1], curved)
-        response = (self.slope_norm if response is None else response) + more
+        response = self.slope_norm + more
         slopes = np.fmin(slopes * response, math.sqrt(1.0 + self.eta) * slope_error_norm(totals.loss, wrong, moved))
         # Entry by entry, so that the units of the columns do not matter, nor what their squares would underflow to.
         outer = FEW * to_host(self._axis_norms @ arrays.xp.abs(penalty)) * (1.0 + gamma(penalty.shape[0] + 8))
-        summed = sum_error(totals.depth) * size * (self.slope_norm + more)
+        summed = sum_error(totals.depth) * size * response
         return (summed + (slopes + FEW * size * response) * (1.0 + FEW) + outer) * (1.0 + FEW) + TINY
 
 

@@ -267,7 +267,3 @@ class GroupCandidates:
         )
         new.models = self.models[:, members] + self.family.family.base.metric.inverse @ self.steps[members].T
         return new
-
-    def exact(self, members: NDArray[np.bool_]) -> None:
-        """There are no steps with Hessians at the candidates themselves."""
-        return

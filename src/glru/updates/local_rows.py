@@ -56,7 +56,7 @@ from glru.sums import (
     slope_error_norm,
     sum_closely,
 )
-from glru.updates.batch import NEAR_FLOOR, SLOW, Certified, Decided, tighten
+from glru.updates.batch import NEAR_FLOOR, Certified, Decided, tighten
 from glru.updates.carried_rows import factor_range, removal_factors, sum_error
 from glru.updates.columns.one_step import FOLLOWED_MOVES, NormCuts, lost_shares, row_norm_cuts
 from glru.updates.gradients import (
@@ -781,9 +781,7 @@ class LocalRows:
             return order[:0], self.largest_norm
         return np.sort(order[:-1]), other
 
-    def refined(
-        self, rows: Rows, decided: Decided, n_steps: int, exact: bool = False, n_together: int | None = None
-    ) -> Bounds:
+    def refined(self, rows: Rows, decided: Decided, n_steps: int, n_together: int | None = None) -> Bounds:
         """Bounds after Newton steps, each written down in full and certified by its own gradient.
 
         Parameters
@@ -794,8 +792,6 @@ class LocalRows:
             Says which bounds are good enough.
         n_steps : int
             Most steps; the first candidate counts as one.
-        exact : bool, default=False
-            Steps with the Hessian of each model instead of the old one; for rows in memory.
         n_together : int, default=None
             The number of rows that are asked about in batches of which this is one; this batch, if not given.
         """
@@ -809,7 +805,7 @@ class LocalRows:
         if places.size < rows.size:
             rows, part, removals = rows[places], part.take(places), removals.take(places)
         if places.size:
-            first = RowCandidates.first(self, rows, part, removals, exact, together)
+            first = RowCandidates.first(self, rows, part, removals, together)
             found = tighten(first, decided, n_steps, self._keep if self.problem.in_memory else None)
             lower[places], upper[places] = found.lower, found.upper
         return lower, upper
@@ -883,11 +879,12 @@ class LocalRows:
 class RowCandidates:
     """Models without one row each, written down in full: the candidates of :func:`glru.updates.batch.tighten`."""
 
+    contraction = np.inf
+
     def __init__(
-        self, family: LocalRows, rows: Rows, removals: Removals, factors: Array, lengths: Array, block: Any, exact: bool
+        self, family: LocalRows, rows: Rows, removals: Removals, factors: Array, lengths: Array, block: Any
     ) -> None:
-        self.family, self.rows, self.removals, self.exact_steps = family, rows, removals, exact
-        self.contraction = SLOW if exact else np.inf
+        self.family, self.rows, self.removals = family, rows, removals
         self.factors, self.lengths, self.block = factors, lengths, block
         self.arrays = family.base.metric.arrays
         self.images: Any = None
@@ -900,21 +897,21 @@ class RowCandidates:
 
     @classmethod
     def first(
-        cls, family: LocalRows, rows: Rows, part: Problem, removals: Removals, exact: bool, n_together: int
+        cls, family: LocalRows, rows: Rows, part: Problem, removals: Removals, n_together: int
     ) -> "RowCandidates":
         """The candidates of the closed form."""
         base, arrays, fit_intercept = family.base, family.base.metric.arrays, part.fit_intercept
         block = (arrays.with_ones(part.matrix.block()) if fit_intercept else part.matrix.block()).T
         lengths = np.sqrt(part.squared_row_norms) * (1.0 + gamma(part.n_columns + 4)) + TINY
         factors = removals.factors
-        new = cls(family, rows, removals, factors, lengths, block, exact)
+        new = cls(family, rows, removals, factors, lengths, block)
         new.images, new.n_together = base.metric.solve(block), n_together
         common = base.step[:, None]
         if base.factors[0] < base.factors[1]:
             common = common + base.loss_step[:, None] * (factors - base.middle_factor)
         origin = base.point.packed(fit_intercept)[:, None]
         new.models = arrays.put(origin + common) + new.images * arrays.put(removals.multipliers)
-        if not exact and family.has_second_order(n_together):
+        if family.has_second_order(n_together):
             places = coordinates(part, base.metric)
             steps, _ = family.directions(removals, places)
             half = family.second_order(steps, rows, places, np.einsum("ij,ij->i", places, steps), n_together)
@@ -1077,28 +1074,13 @@ class RowCandidates:
     def step(self, members: NDArray[np.bool_]) -> "RowCandidates":
         """Some of the candidates after one more Newton step."""
         arrays, removals = self.arrays, self.removals.take(np.flatnonzero(members))
-        block, images, models = (arrays.take(matrix, members) for matrix in (self.block, self.images, self.models))
+        block, images = (arrays.take(matrix, members) for matrix in (self.block, self.images))
         rows, factors = self.rows[members], self.factors[members]
-        new = RowCandidates(self.family, rows, removals, factors, self.lengths[members], block, self.exact_steps)
-        new.images = images
-        if self.exact_steps:
-            left_out, solve, gradients = (
-                (rows, np.arange(rows.size)),
-                self.family.base.metric.solve,
-                arrays.take(self.gradients, members),
-            )
-            new.models = models + newton_directions(self.family.problem, models, gradients, solve, left_out, factors)
-        else:
-            new.n_steps, new.n_together = self.n_steps + 1, self.n_together
-            own = new.newton if new.n_steps > CHORD_STEPS and self.family.problem.in_memory else None
-            new.models, new.descent = self.descent.next(
-                members, self.models, self.gradients, self.noise, new.solve, own
-            )
+        new = RowCandidates(self.family, rows, removals, factors, self.lengths[members], block)
+        new.images, new.n_steps, new.n_together = images, self.n_steps + 1, self.n_together
+        own = new.newton if new.n_steps > CHORD_STEPS and self.family.problem.in_memory else None
+        new.models, new.descent = self.descent.next(members, self.models, self.gradients, self.noise, new.solve, own)
         return new
-
-    def exact(self, members: NDArray[np.bool_]) -> None:
-        """Exact steps start from a closer base (``LocalRows`` of a family), not from here."""
-        return
 
 
 def removal_radii(

@@ -374,7 +374,3 @@ class ProductSteps:
             lengths = -along / (np.einsum("ij,ij->j", change.duals, change.image) + curvatures)
         lengths = np.where(np.isfinite(lengths), lengths, 0.0)
         return here._move(change, lengths, family.find_shifts(found.slope_sums[members], here.rows))
-
-    def exact(self, members: NDArray[np.bool_]) -> None:
-        """Ellipsoids take exact steps."""
-        return

@@ -305,7 +305,3 @@ class ClassRefitCandidates:
             self.fill_sizes[members],
             self.moves[:, :, members],
         )
-
-    def exact(self, members: Mask) -> None:
-        """Rows that chord steps do not decide are left to steps of their own."""
-        return

@@ -753,10 +753,6 @@ class TallCandidates:
             self.models[:, places],
         )
 
-    def exact(self, members: Mask) -> None:
-        """Rows that chord steps do not decide are left to steps of their own."""
-        return
-
 
 @final
 class WideRefits:
@@ -1133,7 +1129,3 @@ class WideCandidates:
             duals, free = duals - share * (duals - before[0]), free - share * (free - before[1])
         duals[own] = 0.0
         return WideCandidates(self.owner, rows, self.shares[members], self.norms[:, members], duals, free, last)
-
-    def exact(self, members: Mask) -> None:
-        """Rows that chord steps do not decide are left to steps of their own."""
-        return

@@ -455,7 +455,6 @@ class RowModels:
         nu: Array,
         exponent: Array,
         largest_norm: Array | float,
-        drop: Array | None = None,
     ) -> Bounds:
         """Bounds of the images' rows under the local certificate.
 
@@ -463,7 +462,7 @@ class RowModels:
         way there is within a factor ``1 + r`` of the image's, ``r = e^(T + kappa radius) - 1``: the score moves by ``-x^T H^-1 g``
         up to ``r |x| |g|``.
         """
-        radius = local_radius(self.constant, largest_norm, nu, exponent if drop is None else drop)
+        radius = local_radius(self.constant, largest_norm, nu, exponent)
         plain = self.widened(centers, images.norms * radius + off)
         loose = np.expm1(exponent + self.constant * largest_norm * radius * (1.0 + FEW)) * (1.0 + FEW)
         half = (loose * images.norms + images.residual_norms) * nu + moved[1] + off

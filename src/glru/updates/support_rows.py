@@ -152,9 +152,7 @@ class SupportRows:
         part = support.problem.take(rows)
         removals = family.removals(rows, part)
         usable = np.flatnonzero(removals.metric_shares > 0.0)
-        candidates = RowCandidates.first(
-            family, rows[usable], part.take(usable), removals.take(usable), False, usable.size
-        )
+        candidates = RowCandidates.first(family, rows[usable], part.take(usable), removals.take(usable), usable.size)
         metric, before = family.base.metric, np.full(usable.size, np.inf)
         axis_norms, row_norms = metric.axis_norms(), metric.norms(support.problem.matrix)
         for _ in range(MOST_STEPS if usable.size else 0):

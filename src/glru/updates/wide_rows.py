@@ -4,16 +4,8 @@ Without row ``i`` the Newton step from the old model is :math:`\delta + c_i H^{-
 removals share, :math:`c_i = s'_i (g_i + h_i \delta z_i) / (1 - \ell_i)` and :math:`\ell_i = s'_i h_i Q_{ii}`. Every candidate is
 written down in full as a pair :math:`(b, \beta)`, one per column, and certified by its own gradient.
 
-Candidates step on with the old Hessian (:class:`ChordSteps`), or with their own (:class:`ExactSteps`). Their certificates differ
-in the metric. Let :math:`M` be the old metric without the row, with curvatures :math:`d`, and :math:`H` the Hessian at the candidate, with
-:math:`D`. For every :math:`c \in (0, 1]`,
-
-.. math:: H \succeq c M - \sum_k (c d_k - D_k)_+ x_k x_k^\top \succeq \Bigl(c - \sum_k (c d_k - D_k)_+ \|x_k\|^2_{M^{-1}}\Bigr) M ,
-
-since :math:`x x^\top \preceq \|x\|^2_{M^{-1}} M`. Rows that lose their curvature cost what they carry in the metric: where a few scores move far
-this is much more than :math:`e^{-T} M`, ``T`` the largest move. Chord steps bound the gradient in :math:`M` and divide by the root of that share
-twice (as :func:`~glru.regions.local.local_radius` does with :math:`e^T`). Exact steps bound it in :math:`H` itself, from the step as a
-trial vector (:meth:`~glru.metric.rows.RowMetric.force_norms`), and need the share only for the norms of rows and of free coordinates.
+Candidates step on with the old Hessian (:class:`ChordSteps`), whose curvatures differ from those at the candidate by at most :math:`e^T`, ``T`` the largest
+move of a score times the self-concordance constant. Rows that this leaves open are refined one by one, each with a Hessian of its own.
 """
 
 from collections.abc import Callable
@@ -35,32 +27,14 @@ from glru.updates.carried_rows import removal_factors
 from glru.updates.centred_rows import Balls
 from glru.updates.row_models import MOST_STEPS, Errors, Images, Retrained, RowModels, Rows
 
-FAR_MOVE = 4.0
-"""Where a step moved a score further than this, the next ones start from the old model: Newton steps from there are shortened."""
-
-NOTICEABLE_CHANGE = 0.1
-"""Curvatures are taken in full by an exact step until those that are not change the metric by less than this share."""
-
-LARGEST_CORRECTION = 192
-"""Most rows whose curvatures a step takes in full."""
-
-SHARES = (1.0, 0.5, 0.1, 0.01)
-"""Shares of the old curvatures that are tried as a lower bound of the new ones."""
-
 REFINEMENT_STEPS = 3
 """Most steps of iterative refinement: each gains the digits that the factor has, and where it has few the others are lost anyway."""
-
-LINE_SEARCH_STEPS = 8
-"""Most times a step is shortened."""
 
 FEWEST_ROWS = 256
 """Of less data the leverages of all rows are found, however few are asked about."""
 
 BALL_STEPS = 4
 """Most certificates of a candidate by balls: where these do not decide a row, ellipsoids may."""
-
-FEW_EXACT = 3
-"""Up to this number of rows, steps with factors of their own are not preceded by the leverages of all rows."""
 
 CHEAP_ROWS = 128
 """Below this number of rows a step in a batch and a training differ by more than their arithmetic: by their overhead."""
@@ -281,33 +255,6 @@ class WideRows(RowModels):
         first = errors[0][members] + more[0] + 8.0 * UNIT * norm_sum
         return first * (1.0 + FEW), (errors[1][members] + more[1] + 8.0 * UNIT * size) * (1.0 + FEW)
 
-    def _curvatures(self, entries: Entries, scores: Any) -> Any:
-        """The weighted curvatures at the scores of models without one row each."""
-        curvatures = self.problem.loss.curvature(self.arrays.put(self.problem.y)[:, None], scores)
-        return self.arrays.zero_out(self._weights(entries[0]) * curvatures, entries)
-
-    def least_shares(self, rows: Rows, curvatures: Any) -> Array:
-        """Shares of the old metric without each row that the Hessians of some curvatures (one column each) have at least.
-
-        The best of a few ``c`` in the module's inequality. At ``c`` the smallest ``D_k / d_k`` nothing is left of the sum.
-        """
-        arrays, known, metric, norms = self.arrays, self.known(rows), self.metric, self.row_norms
-        entries, old = (rows, np.arange(rows.size)), arrays.put(metric.curvatures)[:, None]
-        with np.errstate(all="ignore"):
-            ratios = arrays.zero_out(old / arrays.xp.where(old > 0.0, curvatures, 1.0), entries)
-            best = 1.0 / np.maximum(arrays.find_largest(ratios, self.used), 1.0) * (1.0 - FEW)
-        if not np.all(np.isfinite(norms[self.used])):
-            return best
-        squares = np.where(self.used, np.square(norms), 0.0)
-        # A difference of curvatures is known up to a few units of the larger one.
-        rounding = 4.0 * UNIT * float(metric.curvatures @ squares)
-        for share in SHARES:
-            lost = share * old - curvatures
-            lost = arrays.zero_out(arrays.xp.where(lost <= 0.0, 0.0, lost), entries)
-            total = (to_host(arrays.put(squares) @ lost) + rounding) * np.square(known.growth[known.places(rows)])
-            best = np.fmax(best, share - total * (1.0 + gamma(squares.size + 16)) - FEW)
-        return best
-
     @cached_property
     def _shared_step(self) -> tuple[Array, Array, Array, Errors]:
         """The model after the step that all removals share, its scores, and their errors."""
@@ -408,13 +355,8 @@ class WideRows(RowModels):
         moved = self.corrected(images, forces, duals, sizes, errors, exponent, metric.curvatures)
         off = side.norms[rows] * errors[0] + errors[1]
         center, largest_norm = arrays.entries(scores, entries), self.largest_norm * growth
-        drop = exponent
-        if self.constant > 0.0 and np.any(exponent > 0.5):
-            shares = self.least_shares(rows, self._curvatures(entries, scores))
-            least = (self.exponent(np.zeros(rows.size), errors, self.used) - np.log(shares)) * (1.0 + FEW)
-            drop = np.where(exponent > 0.5, np.fmin(exponent, least), exponent)
-        bounds = self.ellipsoid(images, center, off, moved, nu, exponent, largest_norm, drop)
-        # Where scores moved far, exact steps have a metric in which the same errors are smaller.
+        bounds = self.ellipsoid(images, center, off, moved, nu, exponent, largest_norm)
+        # Where scores moved far, steps of the row alone have a metric in which the same errors are smaller.
         return forces, Certified(*bounds, nu, np.where(exponent < 1.0, rounding, 0.0))
 
     def border_gradients(self, duals: Any, free_norms: Array) -> Array:
@@ -526,10 +468,6 @@ class BallSteps:
         change, moves = family.metric.solve(forces, to_host(border @ duals))
         return BallSteps(family, rows, duals + moves, free + change, (images, self.images[1][:, members]))._remove_row()
 
-    def exact(self, members: NDArray[np.bool_]) -> None:
-        """Ellipsoids take exact steps."""
-        return
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -582,166 +520,3 @@ class ChordSteps:
         free = self.free[:, members] + change
         errors = family.summed_errors(here.errors, members, duals, free, scores, side.score_errors(residuals, change))
         return ChordSteps(family, entries[0], duals, free, scores, errors)
-
-    def exact(self, members: NDArray[np.bool_]) -> "ExactSteps | None":
-        """The candidates of some rows with Hessians of their own; where scores moved far, the old model is the better start."""
-        family, arrays, (_, _, here) = self.family, self.family.arrays, self._certificate
-        few = np.count_nonzero(members) <= FEW_EXACT and "leverages" not in family.metric.__dict__
-        if not family.constant > 0.0 or few:
-            return None
-        rows, take = self.rows[members], np.flatnonzero(members)
-        duals, scores, free = arrays.take(here.duals, take), arrays.take(here.scores, take), self.free[:, take]
-        away = arrays.zero_out(arrays.absolute(scores - arrays.put(family.base)[:, None]), (rows, np.arange(rows.size)))
-        away = arrays.find_largest(away, family.used)
-        far = np.flatnonzero(~(away < FAR_MOVE))
-        first, second = (error[take] for error in here.errors)
-        if far.size:
-            start, ones = family.start, np.ones(far.size)
-            duals = arrays.replace_columns(duals, arrays.put(np.outer(start[0], ones)), far)
-            scores = arrays.replace_columns(scores, arrays.put(np.outer(start[2], ones)), far)
-            free[:, far] = start[1][:, None]
-            errors = family.score_errors(arrays.put(start[0][:, None]), start[1][:, None])
-            first[far], second[far] = errors[0][0], errors[1][0]
-        return ExactSteps(family, rows, duals, free, scores, (first, second))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class ExactSteps:
-    """Models without one row each, one per column, which step with their own Hessians.
-
-    A Hessian differs from the old one by the curvatures of all rows, but much by few of them: the step takes these in full (a
-    correction of small rank) and leaves the others as they were. What is certified is the gradient in the exact metric,
-    from the step as a trial vector.
-    """
-
-    family: WideRows
-    rows: Rows
-    duals: Any
-    free: Array
-    scores: Any
-    errors: Errors
-
-    contraction: ClassVar[float] = np.inf
-
-    @property
-    def cost(self) -> float:
-        """A step takes about what an iteration of a training takes, and a training ten of them."""
-        return 0.1
-
-    def certify(self) -> Certified:
-        """Bounds of the removed rows' scores."""
-        return self._certificate[0]
-
-    @cached_property
-    def _own_curvatures(self) -> Any:
-        """The weighted curvatures at the candidates."""
-        return self.family._curvatures((self.rows, np.arange(self.rows.size)), self.scores)
-
-    def _moves(self, forces: Any) -> tuple[Array, Any]:
-        """Newton steps: the changes of ``beta`` and of the scores."""
-        family, arrays, metric = self.family, self.family.arrays, self.family.metric
-        known, side = metric.leverages, family.side
-        change, moves = metric.step(forces, to_host(arrays.put(side.border.T) @ self.duals))
-        # H_new = H + X_S^T E X_S takes Q_S (1 + E Q_SS)^-1 E times the moves of the rows S from the moves.
-        extra, seen = to_host(self._own_curvatures) - metric.curvatures[:, None], to_host(moves)
-        weight = np.abs(extra) * known.own[:, None]
-        order = np.argsort(-weight, axis=0)
-        rest = np.cumsum(np.take_along_axis(weight, order, 0)[::-1], axis=0)[::-1]
-        # Every member takes as many rows as it needs, whatever the others need: its bounds do not depend on the batch.
-        sizes = np.clip(np.count_nonzero(rest > NOTICEABLE_CHANGE, axis=0), 1, min(LARGEST_CORRECTION, weight.shape[0]))
-        size = int(sizes.max())
-        chosen, columns = order[:size].T, np.arange(self.rows.size)[:, None]
-        extra, Q = np.where(np.arange(size) < sizes[:, None], extra[chosen, columns], 0.0), to_host(known.scores)
-        systems = extra[:, :, None] * Q[chosen[:, :, None], chosen[:, None, :]]
-        systems += np.eye(size)
-        with np.errstate(all="ignore"):
-            taken = _solve_each(systems, extra * seen[chosen, columns])
-        spread = np.zeros(weight.shape)
-        spread[chosen, columns] = taken
-        moves = moves - known.scores @ arrays.put(spread)
-        return change - known.free @ spread if side.n_free else change, moves
-
-    @cached_property
-    def _certificate(self) -> tuple[Certified, Any, Any, Array]:
-        """What is proven, the step that ``b`` takes and its scores, and the step of ``beta``."""
-        family, arrays, metric, side = self.family, self.family.arrays, self.family.metric, self.family.side
-        xp, rows, known, entries = arrays.xp, self.rows, metric.leverages, (self.rows, np.arange(self.rows.size))
-        weights, curvatures = family._weights(rows), self._own_curvatures
-        forces, sizes = family.forces(weights, self.duals, self.scores, entries)
-        change, moves = self._moves(forces)
-        responses = curvatures * moves
-        norms, missed, residuals, image = metric.force_norms(
-            forces, responses, arrays.inner(responses, moves), self.duals
-        )
-        share = family.least_shares(rows, curvatures)
-        free = (
-            metric.free_norm * known.growth[rows] / np.sqrt(share) * (1.0 + FEW) if side.n_free else np.zeros(rows.size)
-        )
-        exponent = family.exponent(np.zeros(rows.size), self.errors, family.used)
-        spread = self.errors[0] * np.sqrt(to_host(arrays.put(np.square(side.norms)) @ curvatures))
-        spread = spread + self.errors[1] * np.sqrt(to_host(xp.sum(curvatures, axis=0)))
-        spread = spread * (1.0 + gamma(known.complements.size + 8))
-        rounding = family.rounding(spread, family.norm_sums(sizes), exponent, free)
-        with np.errstate(all="ignore"):
-            nu = (norms + np.where(missed > 0.0, missed * free, 0.0) + rounding) * (1.0 + FEW)
-            growth = known.growth[rows] / np.sqrt(share) * (1.0 + FEW)
-            outer = side.border_norms[:, None] * free if side.n_free else np.zeros((1, rows.size))
-            plain = side.norms[:, None] + outer
-            largest_norm = np.minimum(plain[family.used].max(axis=0, initial=0.0), family.largest_norm * growth) * (
-                1.0 + FEW
-            )
-            own = np.minimum(plain[entries], known.norms_without[rows] / np.sqrt(share)) * (1.0 + FEW)
-            half = own * local_radius(family.constant, largest_norm, nu, exponent) + side.norms[rows] * self.errors[0]
-        bounds = family.widened(arrays.entries(self.scores, entries), half + self.errors[1])
-        return Certified(*bounds, nu, rounding), residuals, image, change
-
-    def step(self, members: NDArray[np.bool_]) -> "ExactSteps":
-        """The candidates of some rows after one more step, shortened where the objective would rise."""
-        family, side, arrays = self.family, self.family.side, self.family.arrays
-        _, residuals, image, change = self._certificate
-        residuals, image, duals, scores = (
-            arrays.take(part, members) for part in (residuals, image, self.duals, self.scores)
-        )
-        rows, change = self.rows[members], change[:, members]
-        moved = arrays.put(side.border @ change) - image if side.n_free else -image
-        length = self._lengths(rows, duals, scores, residuals, image, moved)
-        residuals, change = residuals * arrays.put(length), change * length
-        duals, scores = duals - residuals, scores + moved * arrays.put(length)
-        free = self.free[:, members] + change
-        errors = family.summed_errors(self.errors, members, duals, free, scores, side.score_errors(residuals, change))
-        return ExactSteps(family, rows, duals, free, scores, errors)
-
-    def exact(self, members: NDArray[np.bool_]) -> None:
-        """There is nothing more exact."""
-        return
-
-    def _lengths(self, rows: Rows, duals: Any, scores: Any, residuals: Any, image: Any, moved: Any) -> Array:
-        """How far to go along the steps: all the way, or about where the objective is lowest."""
-        family, arrays = self.family, self.family.arrays
-        loss, y = family.problem.loss, arrays.put(family.problem.y)[:, None]
-        weighted = arrays.zero_out(family._weights(rows) * moved, (rows, np.arange(rows.size)))
-        slope, curvature = -arrays.inner(duals, image), arrays.inner(residuals, image)
-
-        def derivatives(length: Array) -> Array:
-            slopes = loss.gradient(y, scores + moved * arrays.put(length))
-            return arrays.inner(weighted, slopes) + slope + length * curvature
-
-        length = np.ones(rows.size)
-        start = -derivatives(np.zeros(rows.size))
-        for _ in range(LINE_SEARCH_STEPS):
-            there = derivatives(length)
-            rises = (there > 0.5 * start) & (start > 0.0)
-            if not rises.any():
-                break
-            with np.errstate(all="ignore"):
-                length = np.where(rises, length * np.maximum(start / (start + there), 0.05), length)
-        return np.where(np.isfinite(length), length, 0.0)
-
-
-def _solve_each(systems: Array, right: Array) -> Array:
-    """Solutions of small systems, one per member; not a number where one is singular."""
-    try:
-        return np.linalg.solve(systems, right[:, :, None])[:, :, 0].astype(np.float64, copy=False)
-    except np.linalg.LinAlgError:
-        return np.full(right.shape, np.nan)

@@ -313,7 +313,3 @@ class ColumnCandidates:
         new = ColumnCandidates(family, columns, models, images, self.exact_steps)
         new.descent = descent
         return new
-
-    def exact(self, members: NDArray[np.bool_]) -> None:
-        """Exact steps are made by another batch, from the first candidates."""
-        return

@@ -633,7 +633,3 @@ class Candidates:
         models, descent = self.descent.next(members, models, gradients, noise, steps.solve)
         n_rows = forces.shape[0]
         return Candidates(steps, models[:n_rows, :], to_host(models[n_rows : n_rows + size, :]), descent)
-
-    def exact(self, members: NDArray[np.bool_]) -> None:
-        """Steps with Hessians of their own are made one by one."""
-        return
