@@ -105,7 +105,7 @@ from glru.updates.carried_rows import (
     sum_error,
 )
 from glru.updates.carry import carry
-from glru.updates.centred_rows import bound_centred, has_centred
+from glru.updates.centred_rows import Balls, bound_centred, has_centred
 from glru.updates.chord_folds import ChordFolds, FoldRows, has_chords, step_radii
 from glru.updates.class_blocks import ClassBlocks
 from glru.updates.class_folds import ClassFolds, has_class_folds
@@ -150,6 +150,7 @@ __all__ = [
     "STAGES",
     "UNIT",
     "AscentRows",
+    "Balls",
     "ChordFolds",
     "ClassBall",
     "ClassBlocks",

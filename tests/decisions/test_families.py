@@ -14,8 +14,10 @@ from tests.cases import LOSSES, dense, each, make
 from tests.certificates.exact import optimum, outside
 from tests.core import (
     AscentRows,
+    Balls,
     LocalRows,
     ProductRows,
+    RowModels,
     SecondMoments,
     ThirdDerivatives,
     WideRows,
@@ -590,6 +592,24 @@ def test_carried_rows_with_an_intercept_reach_the_retrained_scores():
     assert_inside(scores, off, lower, upper)
     moved = np.abs(scores - solution.scores)
     assert np.median(moved / np.maximum(upper - solution.scores, solution.scores - lower)) > 0.4
+
+
+def test_half_widths_and_radii_are_those_of_the_same_rows_that_hold():
+    """Their quotient is a norm of the row: mixed from two choices of rows it would be none."""
+    problem = make(glru.Logistic(), glru.L2(0.5), 40, 20, seed=2, fit_intercept=True)
+    solution, asked, rows = glru.solve(problem), [], np.arange(40)
+    _, _, curvatures = problem.loss.expand(problem.y, solution.scores)
+    balls = Balls(RowModels(problem), solution.scores, problem.weights * curvatures, removal_factors(problem), 0.8)
+
+    def find_radii(border, reach):
+        # Against the order of the norms, so that the least radius is not that of the least norm.
+        asked.append((reach, 1e-4 / reach**0.5))
+        return asked[-1][1]
+
+    nothing = np.zeros(40)
+    half, radii = balls.held(rows, None, (nothing, nothing), nothing, find_radii, (0.5, 2.0, 4.0))
+    known = np.array([np.isclose(half, reach * size) & np.isclose(radii, size) for reach, size in asked])
+    assert len(asked) == 6 and np.all(known.any(axis=0) | np.isinf(half)) and np.isfinite(half).any()
 
 
 @each({"sparse-wide": ROW_SHAPES["sparse-wide"], "text": {"n": 40, "d": 90, "density": 0.1}}, "shape")

@@ -61,11 +61,10 @@ def bound_centred(solution: Solution) -> Bounds:
         # Sums over the rows, their weights, and slopes at scores that are off.
         missed = weights * (slope_errors + (gamma(problem.n_rows + 8) + FEW + wrong) * np.abs(slopes))
         sums, penalty = problem.matrix.T @ (weights * slopes), problem.quadratic * solution.coef
-        rest = (
-            _norm(side.inverse, penalty + sums) + 2.0 * float(missed @ side.norms) + FEW * _norm(side.inverse, penalty)
-        )
+        kept = _norm(side.inverse, penalty + sums) + FEW * _norm(side.inverse, penalty)
+        kept += 2.0 * float(missed @ side.norms)
         growing = _norm(side.inverse, sums) + float(missed @ side.norms)
-        rest = rest + (np.abs(factors - 1.0) * (1.0 + FEW) + wrong) * growing
+        rest = kept + (np.abs(factors - 1.0) * (1.0 + FEW) + wrong) * growing
         border = factors * (abs(float(weights @ slopes)) + 2.0 * float(missed.sum())) * (1.0 + FEW)
         own = factors * weights * (np.abs(slopes) * (1.0 + wrong + FEW) + slope_errors)
         balls = Balls(RowModels(problem, side), scores, weights * curvatures, factors, HOLDING_SHARES[1])
@@ -250,7 +249,9 @@ class Balls:
                 size = find_radii(border, reach) * (1.0 + FEW)
                 farthest = np.hypot(hold.farthest, free) * size * (1.0 + FEW)
                 holds = ~hold.members[rows] & (models.constant * farthest < exponent)
-                half, radii = (np.where(holds, np.fmin(a, b), a) for a, b in ((half, reach * size), (radii, size)))
+                # Half-widths and radii of the same rows that hold: their quotient is the norm of the row under these.
+                better = holds & (reach * size < half)
+                half, radii = np.where(better, reach * size, half), np.where(better, size, radii)
         return half, radii
 
     def _missed(self, duals: Any) -> Array:
