@@ -240,13 +240,16 @@ class ChangedModel:
         if not changes_only_rows(self.change):
             models = RowModels(self.problem)
             return models, models.place(self.carried.point)
-        side = RowSide(problem)
+        side, present = RowSide(problem), np.arange(problem.n_rows)
         for step in steps_of(self.change):
             if isinstance(step, RemoveRows):
-                problem = problem.without(locate_rows(step.rows, problem.n_rows).astype(np.int64))
+                # A step counts the rows that the steps before it have left.
+                gone = locate_rows(step.rows, present.size)
+                problem, present = problem.without(present[gone]), np.delete(present, gone)
             else:
                 before, problem = problem.n_rows, step.apply(problem)
                 side = side.extend(problem.matrix[before:], problem)
+                present = np.append(present, np.arange(before, problem.n_rows))
         models = RowModels(problem, side)
         return models, models.place(self.solution.point, self.solution.problem.weights)
 

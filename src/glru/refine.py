@@ -505,9 +505,14 @@ def _make_next_ellipsoid(problem: Problem, region: LocalEllipsoid, point: Point)
 def approach(problem: Problem, point: Point, most: int | None = None) -> tuple[Point, int]:
     """The point after Newton steps without certificates, until a full step moves no score far or their limit is reached; and their number.
 
-    The rows are in memory and the penalty is smooth. Such a step costs a fraction of one with a certificate.
+    The rows are in memory and the penalty is smooth. Such a step costs a fraction of one with a certificate. From a point above the zero model
+    they start there: under exponentials of large scores a full step lowers these by one.
     """
     constant, scores = problem.loss.self_concordance or 0.0, problem.scores(point.coef, point.intercept)
+    zero = zero_point(problem)
+    at_zero = np.full(problem.n_rows, zero.intercept)
+    if not duality.primal_value(problem, point.coef, scores) <= duality.primal_value(problem, zero.coef, at_zero):
+        point, scores = zero, at_zero
     n_steps, most = 0, APPROACH_STEPS if most is None else min(most, APPROACH_STEPS)
     while n_steps < most:
         point, length = newton_step(problem, point, damped=True)

@@ -302,3 +302,35 @@ def test_a_query_without_entries_does_not_ask_the_carried_model(monkeypatch):
     bounds = glru.after(solution, glru.RemoveRows([3])).score_bounds(np.vstack([X[:3], np.zeros(6)]))
     exact = glru.solve(solution.problem.without(np.array([3])), tol=1e-13).intercept
     assert bounds.upper[3] - bounds.lower[3] < 1e-9 and abs(bounds.lower[3] - exact) < 1e-6
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_steps_that_remove_rows_of_wide_data_count_those_that_are_left(fit_intercept):
+    """The second step's positions are those after the first; the old rows keep their places without a weight."""
+    random = np.random.default_rng(0)
+    X, new, queries = (random.normal(size=(size, 40)) for size in (20, 3, 5))
+    y = np.sign(X[:, 0] + random.normal(size=20))
+    problem = glru.Problem(X, y, penalty=glru.L2(0.1), fit_intercept=fit_intercept)
+    solution = glru.solve(problem)
+    added = glru.AddRows(new, [-1.0, 1.0, 1.0])
+    for change in (
+        glru.RemoveRows([0, 1]) + glru.RemoveRows([3]),
+        glru.RemoveRows([4]) + added + glru.RemoveRows([7, 20]),
+        added + glru.RemoveRows([21, 2]) + glru.RemoveRows([20]),
+    ):
+        exact = glru.solve(change.apply(problem), tol=1e-14)
+        lower, upper = glru.after(solution, change).score_bounds(queries)
+        scores = queries @ exact.coef + exact.intercept
+        assert np.all((lower - 1e-5 <= scores) & (scores <= upper + 1e-5))
+        assert np.all(upper - lower < 1e-3)
+
+
+@pytest.mark.parametrize("loss", [glru.Poisson(), glru.Logistic()], ids=repr)
+def test_steps_start_at_zero_where_the_carried_model_is_worse(loss):
+    """The carried coefficient of a new column is its correlation over the penalty, with scores of thousands."""
+    random = np.random.default_rng(0)
+    X, Z, queries = (random.normal(size=size) for size in ((40, 3), (40, 1), (5, 4)))
+    y = random.poisson(np.exp(X[:, 0])).astype(float) if loss.link == "log" else np.sign(X[:, 0] + Z[:, 0])
+    problem = glru.Problem(X, y, loss=loss, penalty=glru.L2(1e-5))
+    lower, upper = glru.after(glru.solve(problem), glru.AddColumns(Z)).score_bounds(queries)
+    assert np.all(upper - lower < 1e-4)
