@@ -334,3 +334,16 @@ def test_steps_start_at_zero_where_the_carried_model_is_worse(loss):
     problem = glru.Problem(X, y, loss=loss, penalty=glru.L2(1e-5))
     lower, upper = glru.after(glru.solve(problem), glru.AddColumns(Z)).score_bounds(queries)
     assert np.all(upper - lower < 1e-4)
+
+
+@pytest.mark.parametrize("relabels_first", [True, False])
+def test_class_weights_go_by_the_labels_and_weights_of_earlier_steps(relabels_first):
+    random = np.random.default_rng(0)
+    X, y, weight, queries = random.normal(size=(30, 3)), np.arange(30) % 2, np.ones(30), random.normal(size=(3, 3))
+    relabel, reweight = glru.Relabel([3], [0]), glru.Reweight([3], [2.0])
+    change = relabel + reweight if relabels_first else reweight + relabel
+    model = LogisticRegression(class_weight={0: 1.0, 1: 5.0}, solver="newton-cholesky", tol=1e-10)
+    bounds = glru.after(model, change, X=X, y=y).score_bounds(queries)
+    y[3], weight[3] = 0, 2.0
+    scores = clone(model).fit(X, y, sample_weight=weight).decision_function(queries)
+    np.testing.assert_allclose(bounds.middle, scores, atol=1e-6)

@@ -204,8 +204,24 @@ def translate_change(adapted: Adapted, k: int, change: Change) -> Change:
                 "with class weights a change may not both add or remove rows and reweight or relabel some: which classes "
                 "those rows have is only known after the first part. Make two changes."
             )
-    moved = [_translate(step, adapted, k) for step in steps]
+    moved = []
+    for step in steps:
+        moved.append(_translate(step, adapted, k))
+        adapted = _change_targets(adapted, step)
     return moved[0] if len(moved) == 1 else Composite(tuple(moved))
+
+
+def _change_targets(adapted: Adapted, step: Change) -> Adapted:
+    """The estimator with the labels and weights that a step leaves: the class weights of later steps go by these."""
+    targets = adapted.targets
+    if targets.class_weight is None or not isinstance(step, Relabel | Reweight):
+        return adapted
+    rows, y, weight = locate_rows(step.rows, targets.y.size), targets.y.copy(), targets.sample_weight.copy()
+    if isinstance(step, Relabel):
+        y[rows] = targets.check(step.y, rows.size)
+    else:
+        weight[rows] = step.new_weights(rows.size)
+    return replace(adapted, targets=replace(targets, y=y, sample_weight=weight))
 
 
 @singledispatch
