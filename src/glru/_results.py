@@ -71,6 +71,11 @@ def show_interval(low: float, high: float) -> str:
     return f"{low:.{DIGITS}g} to {high:.{DIGITS}g}"
 
 
+def show_count(low: int, high: int) -> str:
+    """A count, or its two ends if it is not known exactly."""
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
 def unmask_column(values: NDArray[Any]) -> Any:
     """A column of a frame: None where values are masked."""
     if isinstance(values, np.ma.MaskedArray):

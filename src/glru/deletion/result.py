@@ -198,7 +198,7 @@ class Influence(HeldOutScores):
     @property
     def decided(self) -> NDArray[np.bool_]:
         """Where the held-out label is proven; for a regression, where the row's move is as well known as was asked for."""
-        return self._deletions.stage_codes != OPEN if self._classes is None else self._bounds.decided
+        return self._deletions.stage_codes != OPEN if self.classes is None else self._bounds.decided
 
     @property
     def n_rows(self) -> int:

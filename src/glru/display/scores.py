@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._extras import require
+from glru._results import show_count
 from glru.after import After
 from glru.bounds import ScoreBounds, predicted
 from glru.linalg import Array
@@ -238,8 +239,7 @@ class LOOCVDisplay(Display):
                 np.asarray(result.classes if isinstance(result, LOOCVResult) else result.problem.classes)
             )
             classes = (str(first), str(second))
-        low, high = result.errors_lower, result.errors_upper
-        errors = f"{low:,} errors" if low == high else f"{low:,} to {high:,} errors"
+        errors = f"{show_count(result.errors_lower, result.errors_upper)} errors"
         more = f", {result.n_trainings} trainings beyond the first" if isinstance(result, LOOCVResult) else ""
         order = sort_sides(middle(result.bounds), result.y)
         name = f"held-out {'log-odds' if result.problem.loss.probabilities else 'score'}"
@@ -444,8 +444,7 @@ class ConfusionDisplay:
         bounds, classes = result.bounds, result.classes
         if bounds.lower.ndim == 1 or classes is None:
             raise ValueError("ConfusionDisplay shows one score per class; got one score per row. Use LOOCVDisplay.")
-        low, high = result.errors_lower, result.errors_upper
-        errors = f"{low:,} errors" if low == high else f"{low:,} to {high:,} errors"
+        errors = f"{show_count(result.errors_lower, result.errors_upper)} errors"
         rows = np.asarray(result.rows) if isinstance(result, CrossValResult) else np.arange(bounds.n_rows)
         names = rows if row_names is None else [row_names[row] for row in rows]
         joint, title = result.problem.loss.several, f"{bounds.n_rows:,} held-out rows, {errors}"

@@ -157,15 +157,6 @@ class CrossValResult(HeldOutScores):
     certified: ClassVar[bool] = True
     """Whether what is stated is proven: here it always is."""
 
-    @property
-    def classes(self) -> NDArray[Any] | None:
-        """The caller's classes in sorted order; None for a regression."""
-        return self.problem.classes if self.known_classes is None else self.known_classes
-
-    @property
-    def _classes(self) -> NDArray[Any] | None:
-        return self.classes
-
     def _held_out(self) -> tuple[ScoreBounds, Array]:
         return self.bounds, self.y
 

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._results import Drawable, find_display, make_frame, show_interval, unmask_column
+from glru._results import Drawable, find_display, make_frame, show_count, show_interval, unmask_column
 from glru.bounds import ScoreBounds, require_exact_count, require_probabilities
 from glru.cascade import OPEN, STAGES, WIDE
 from glru.duality import explain_missing_optimum
@@ -25,6 +25,7 @@ class HeldOutScores(Drawable):
 
     problem: Problem
     n_trainings: int
+    known_classes: NDArray[Any] | None = None
 
     @abstractmethod
     def _held_out(self) -> tuple[ScoreBounds, NDArray[Any]]:
@@ -38,9 +39,9 @@ class HeldOutScores(Drawable):
         return self._held_out()[0]
 
     @property
-    def _classes(self) -> NDArray[Any] | None:
-        """The caller's classes; None for a regression."""
-        return self.problem.classes
+    def classes(self) -> NDArray[Any] | None:
+        """The caller's classes in sorted order; None for a regression."""
+        return self.problem.classes if self.known_classes is None else self.known_classes
 
     @property
     def score_lower(self) -> Array:
@@ -62,7 +63,7 @@ class HeldOutScores(Drawable):
     @property
     def labels(self) -> NDArray[Any] | None:
         """The held-out labels, classes as the caller has them; masked where they are open, None for a regression."""
-        return None if self._classes is None else self._bounds.labels(self._classes)
+        return None if self.classes is None else self._bounds.labels(self.classes)
 
     @property
     def decided(self) -> NDArray[np.bool_]:
@@ -105,7 +106,7 @@ class HeldOutScores(Drawable):
             Lower and upper end, inside the range of the metric. Accuracy and ROC AUC are quotients of integers: both ends
             are correctly rounded quotients, and equal where all labels, or the order of all pairs, are proven.
         """
-        return self._bounds.metric(name, self.problem.loss, self._held_out()[1], self._classes is not None)
+        return self._bounds.metric(name, self.problem.loss, self._held_out()[1], self.classes is not None)
 
     def confusion_matrix(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The least and the largest number of rows of each class that get each label.
@@ -115,7 +116,7 @@ class HeldOutScores(Drawable):
         tuple of array of shape (n_classes, n_classes)
             Lines are the rows' classes, columns their held-out labels, as in scikit-learn. Both are the same where all labels are proven.
         """
-        if self._classes is None:
+        if self.classes is None:
             raise ValueError(f"a regression has no labels to count; got {self.problem.loss!r}. Use metric_bounds.")
         return self._bounds.confusion(self._held_out()[1])
 
@@ -143,7 +144,7 @@ class HeldOutScores(Drawable):
         return find_display(name).from_result(self)
 
     def _columns(self) -> dict[str, Any]:
-        targets, classes = self._held_out()[1], self._classes
+        targets, classes = self._held_out()[1], self.classes
         if classes is None:
             columns: dict[str, Any] = {"y": targets}
         else:
@@ -153,7 +154,7 @@ class HeldOutScores(Drawable):
         return columns | self._bounds.columns(classes)
 
     def _errors(self) -> tuple[int, int]:
-        if self._classes is None:
+        if self.classes is None:
             raise ValueError(f"a regression has no error count; got {self.problem.loss!r}. Use metric_bounds.")
         return self._count_errors()
 
@@ -162,17 +163,16 @@ class HeldOutScores(Drawable):
 
     def _show_metrics(self) -> list[tuple[str, str]]:
         """The lines of the metrics that people want."""
-        if self._classes is None:
+        if self.classes is None:
             names = ["deviance"] if self.problem.loss.link != "identity" else ["squared_error", "absolute_error"]
         else:
             names = ["accuracy"]
             if self._bounds.lower.ndim == 1 or self.problem.loss.several:
                 names += ["log_loss"] if self.problem.loss.probabilities else []
         lines = [(name.replace("_", " "), show_interval(*self.metric_bounds(name))) for name in names]
-        if self._classes is None:
+        if self.classes is None:
             return lines
-        low, high = self._errors()
-        return [("errors", f"{low}" if low == high else f"{low} to {high}"), *lines]
+        return [("errors", show_count(*self._errors())), *lines]
 
     def _show_widths(self) -> tuple[str, str]:
         widths = self._bounds.width
@@ -291,15 +291,6 @@ class LOOCVResult(HeldOutScores):
     refitted: Refitted | None = None
 
     @property
-    def classes(self) -> NDArray[Any] | None:
-        """The caller's classes in sorted order; None for a regression."""
-        return self.problem.classes if self.known_classes is None else self.known_classes
-
-    @property
-    def _classes(self) -> NDArray[Any] | None:
-        return self.classes
-
-    @property
     def rows(self) -> RowResults:
         """The results of single rows, where they are in memory."""
         if isinstance(self.results, WrittenRows):
@@ -393,8 +384,7 @@ class LOOCVResult(HeldOutScores):
             if n_ties:
                 lines.append(("ties", f"{n_ties} rows: their scores are exactly 0, an error for either label"))
         elif self.classes is not None:
-            low, high = self._errors()
-            lines.append(("errors", f"{low}" if low == high else f"{low} to {high}"))
+            lines.append(("errors", show_count(*self._errors())))
         lines.append(("decided by", ", ".join(f"{stage} {count}" for stage, count in self.decided_by.items())))
         if self.limit is not None:
             lines.append(("limited", f"{int(self.limited.sum())} rows: {self.limit}"))
