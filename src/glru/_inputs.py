@@ -21,7 +21,7 @@ DATES = (
 )
 """Advice for such columns: converted to float64 they would become nanoseconds or days since 1970."""
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 """At most this many columns are named in a message."""
 
 
@@ -262,8 +262,8 @@ def _convert_objects(raw: NDArray[Any], name: str, names: tuple[str, ...] | None
 
 
 def _list_columns(columns: Sequence[str]) -> str:
-    more = f" and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else ""
-    return ", ".join(columns[:MOST_NAMED]) + more
+    more = f" and {len(columns) - MAX_NAMED} more" if len(columns) > MAX_NAMED else ""
+    return ", ".join(columns[:MAX_NAMED]) + more
 
 
 def _convert_dense(X: Any, name: str, names: tuple[str, ...] | None) -> Array:

@@ -55,7 +55,7 @@ UNLIMITED = Budget(None)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-LONGEST_VALUE = 80
+MAX_VALUE_LENGTH = 80
 """Characters of a value in an error message."""
 
 
@@ -227,7 +227,7 @@ def check_options(owner: str, options: Mapping[str, Any], spell: Callable[[str],
 def _show(value: Any) -> str:
     """A value on one line, cut off where it is long."""
     text = " ".join(repr(value).split())
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[: MAX_VALUE_LENGTH - 3]}..."
 
 
 def suggest_options(function: Function) -> Function:

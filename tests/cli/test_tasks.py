@@ -205,7 +205,7 @@ def test_large_tables_are_filled_once_and_say_so(tmp_path, monkeypatch):
     town = random.choice(["Bern", "Basel"], 200)
     pl.DataFrame({"a": X[:, 0], "b": gaps, "town": town, "ill": y}).write_csv(tmp_path / "t.csv")
     every = answer("loocv", tmp_path / "t.csv", "--target", "ill")
-    monkeypatch.setattr(inputs, "MOST_WORK", 1.0)
+    monkeypatch.setattr(inputs, "MAX_REFILL_WORK", 1.0)
     once = answer("loocv", tmp_path / "t.csv", "--target", "ill")
     assert once["result"]["errors"] == every["result"]["errors"]
     low, high = (once["result"]["metrics"]["log_loss"][end] for end in ("lower", "upper"))

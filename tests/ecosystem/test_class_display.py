@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
 import glru
-from glru.display.scores import MOST_LISTED, rank_least_certain
+from glru.display.scores import MAX_LISTED, rank_least_certain
 from glru.report import Provenance, loocv_page
 
 matplotlib.use("Agg")
@@ -29,7 +29,7 @@ def test_the_picture_shows_certified_counts_and_the_least_certain_rows(estimator
     assert int(least.diagonal().sum()) == 178 - result.n_errors
     texts = [int(text.get_text()) for text in display.ax_.texts]
     assert sum(texts) == 178
-    assert display.rows.size == MOST_LISTED
+    assert display.rows.size == MAX_LISTED
     assert [tick.get_text() for tick in display.ax_.get_yticklabels()] == ["<barolo>", "barbera", "grignolino"]
     if display.quantity.startswith("probability"):
         lower, upper = result.probability_bounds()

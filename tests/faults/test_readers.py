@@ -229,7 +229,7 @@ def test_an_absurd_index(tmp_path, thrifty, index):
 
 
 def test_many_columns_that_are_meant(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MOST_COLUMNS", 10)
+    monkeypatch.setattr(files, "MAX_COLUMNS", 10)
     path = tmp_path / "data.libsvm"
     path.write_text("1 1:0.5 12:1\n-1 2:1\n")
     with pytest.raises(ValueError, match="say so: n_columns=12"):

@@ -32,7 +32,7 @@ from glru.sklearn import adapt
 from glru.sklearn.adapt import Adapted
 
 LAM = 0.01
-MOST_WORK = 1e9
+MAX_REFILL_WORK = 1e9
 """Rows times rows times columns up to which missing values are filled again without each row, which takes about ten seconds."""
 
 PARAMETERS = (
@@ -77,7 +77,7 @@ class Job:
         elif problem.loss.self_concordance is not None and problem.penalty.smooth:
             # Expansions bound all rows without a product of every row with every model.
             work *= 1e-3
-        return work > MOST_WORK
+        return work > MAX_REFILL_WORK
 
     def row_name(self, row: int) -> str:
         """A row's id where the data has one, else its position."""

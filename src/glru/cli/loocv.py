@@ -31,7 +31,7 @@ from glru.report.quality import (
 )
 from glru.sklearn.drop_ins import loocv_adapted
 
-LISTED_ROWS, MOST_COLUMNS = 20, 2000
+LISTED_ROWS, MAX_COLUMNS = 20, 2000
 """Number of rows in the report's influence table, and the largest number of columns for which it is made."""
 
 CLASS_WIDTH = 1e-4
@@ -250,7 +250,7 @@ def _rank_rows(solution: glru.Solution, budget: Budget) -> glru.results.Ranking 
     """The rows without which the model changes most; None where that is not known from one factor of a Hessian over the columns."""
     problem = solution.problem
     smooth = problem.loss.self_concordance is not None and problem.penalty.smooth
-    if problem.loss.several or not smooth or problem.n_columns > MOST_COLUMNS or budget.spent:
+    if problem.loss.several or not smooth or problem.n_columns > MAX_COLUMNS or budget.spent:
         return None
     return glru.influence(solution, width=0.1, max_seconds=budget.seconds_left).top(min(LISTED_ROWS, problem.n_rows))
 

@@ -27,7 +27,7 @@ BAD_INPUT, TIME_IS_UP, REFUTED, INTERRUPTED = 1, 3, 4, 130
 """Exit codes, in addition to 0 (done) and 2 (wrong usage)."""
 
 SCHEMA = "glru/1"
-LONGEST_NAME = 40
+MAX_NAME_WIDTH = 40
 """Width of the first column of the printed table; longer names are folded."""
 
 TABLES, PICTURES = (".csv", ".parquet"), (".png", ".svg", ".pdf")
@@ -163,7 +163,7 @@ def show(title: str, lines: list[tuple[str, str]]) -> None:
 
     console = Console(soft_wrap=not sys.stdout.isatty())
     # A long name, such as that of a group of columns, is folded: it must leave room for what is said of it.
-    widest = min(LONGEST_NAME, console.width // 2)
+    widest = min(MAX_NAME_WIDTH, console.width // 2)
     table = Table(title=Text(title, style="bold"), title_justify="left", show_header=False, box=None, pad_edge=False)
     table.add_column(style="cyan", overflow="fold", max_width=widest)
     table.add_column(overflow="fold")

@@ -25,7 +25,7 @@ from glru.report.frame import format_count, format_interval, format_move
 from glru.report.quality import name_metric
 from glru.solvers import train
 
-MOST_PRINTED = 10
+MAX_PRINTED = 10
 """At most this many coefficients and names are printed."""
 
 
@@ -193,7 +193,7 @@ def compare(
     coef, lower, upper = (np.ravel(part) for part in (solution.coef[..., kept_columns], *after.coef_bounds()))
     # Each coefficient moves by at least this much.
     moves = np.maximum(np.maximum(lower - coef, coef - upper), 0.0)
-    order = np.argsort(-np.nan_to_num(moves), kind="stable")[:MOST_PRINTED]
+    order = np.argsort(-np.nan_to_num(moves), kind="stable")[:MAX_PRINTED]
     found["coefficients"] = [
         {
             "column": columns[k],
@@ -238,8 +238,8 @@ def describe_comparison(compared: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(("coefficients", f"those that change most: {'; '.join(told)}"))
     if compared.get("changed"):
         changed = compared["changed"]
-        more = f" and {len(changed) - MOST_PRINTED} more" if len(changed) > MOST_PRINTED else ""
-        lines.append(("whose label changes", ", ".join(changed[:MOST_PRINTED]) + more))
+        more = f" and {len(changed) - MAX_PRINTED} more" if len(changed) > MAX_PRINTED else ""
+        lines.append(("whose label changes", ", ".join(changed[:MAX_PRINTED]) + more))
     return lines
 
 
@@ -311,7 +311,7 @@ def _describe_unknown(values: dict[str, list[str]]) -> list[tuple[str, str]]:
     """The categories of the queries that the training data does not have."""
     if not values:
         return []
-    listed = "; ".join(f"{name!r}: {', '.join(map(repr, found[:MOST_PRINTED]))}" for name, found in values.items())
+    listed = "; ".join(f"{name!r}: {', '.join(map(repr, found[:MAX_PRINTED]))}" for name, found in values.items())
     return [("new in the queries", f"{listed} (not in the training data; each counts as none of the known values)")]
 
 

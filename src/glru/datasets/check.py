@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from glru.datasets.files import UNNAMED, Contents, is_date, is_mostly_numbers, require_polars
 from glru.linalg import Array
 
-MOST_LEVELS = 30
+MAX_LEVELS = 30
 """A text column with more values than this, and fewer than ``ROWS_PER_LEVEL`` rows per value, is not categorical."""
 
 ROWS_PER_LEVEL = 20.0
 
-FEW_ROWS = 8
+MIN_ROWS_FOR_IDS = 8
 """In shorter tables, distinct values do not suggest an id."""
 
 ID_NAME = re.compile(
@@ -105,7 +105,7 @@ def _explain_exclusion(column: Any) -> tuple[str | None, bool]:
     kind, n = column.dtype, len(column)
     if kind.is_temporal() or (kind == pl.String and is_date(column)):
         return ("durations" if kind == pl.Duration else "dates"), False
-    if n < FEW_ROWS:
+    if n < MIN_ROWS_FOR_IDS:
         return None, False
     if not kind.is_integer():
         known = column.drop_nulls()
@@ -113,7 +113,7 @@ def _explain_exclusion(column: Any) -> tuple[str | None, bool]:
         different = n_levels == n
         if is_mostly_numbers(known):
             return None, False  # A stray text among numbers is an error to be corrected, not an id.
-        if different or (n_levels > MOST_LEVELS and len(known) < ROWS_PER_LEVEL * n_levels):
+        if different or (n_levels > MAX_LEVELS and len(known) < ROWS_PER_LEVEL * n_levels):
             return f"{n_levels:,} different texts in {n:,} rows", different
         return None, False
     if INDEX_NAME.match(column.name) or (column.diff().drop_nulls() == 1).all():

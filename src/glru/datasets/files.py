@@ -65,7 +65,7 @@ COMPRESSIONS: dict[str, Callable[..., Any]] = {
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile)
 
 CSR_PARTS = ("data", "indices", "indptr", "shape")
-MOST_COLUMNS = 10_000_000
+MAX_COLUMNS = 10_000_000
 """Largest number of columns of a matrix file unless one is given; a damaged index may not ask for more."""
 
 MISSING = ["", "NA", "na", "N/A", "n/a", "n.a.", "N.A.", "#N/A", "<NA>", "NaN", "nan", "null", "NULL", "None", "?"]
@@ -625,9 +625,9 @@ def _wrap_matrix(place: Place, X: RawMatrix, y: NDArray[Any] | None) -> Contents
     """The contents of a matrix file; its columns are named by their positions."""
     if 0 in X.shape:
         raise ValueError(f"{place.path} must hold at least one row and one column; it has {X.shape[0]} x {X.shape[1]}.")
-    if X.shape[1] > max(MOST_COLUMNS, place.n_columns or 0):
+    if X.shape[1] > max(MAX_COLUMNS, place.n_columns or 0):
         raise ValueError(
-            f"{place.path} must have at most {MOST_COLUMNS} columns; it has {X.shape[1]}. If that is meant, say so: "
+            f"{place.path} must have at most {MAX_COLUMNS} columns; it has {X.shape[1]}. If that is meant, say so: "
             f"n_columns={X.shape[1]}."
         )
     if y is not None and y.shape != (X.shape[0],):

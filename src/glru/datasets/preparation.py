@@ -24,13 +24,13 @@ Scaling = Literal["dense", "sparse", "none"]
 TARGETS = ("target", "label", "class", "y")
 """Column names that are taken for the target if none is given."""
 
-MOST_CLASSES = 20
+MAX_CLASSES = 20
 """Targets of more different whole numbers are taken for a regression."""
 
 OTHERS = "others"
 """The name of all classes but the positive one, where there are several."""
 
-LARGEST = 16 << 30
+MAX_DENSE_BYTES = 16 << 30
 """Bytes of the largest dense array that is made of sparse data."""
 
 
@@ -521,7 +521,7 @@ def _fill(X: Any) -> Array:
     """A dense array; an error where sparse data would fill the memory."""
     matrix = as_matrix(X)
     size = 8 * X.shape[0] * X.shape[1]
-    if size > LARGEST and not matrix.stores_zeros:
+    if size > MAX_DENSE_BYTES and not matrix.stores_zeros:
         raise ValueError(
             f"normalize='dense' would fill {X.shape[0]} x {X.shape[1]} sparse data up to {size / 2**30:.0f} GiB. Use "
             "normalize='sparse'."
@@ -546,7 +546,7 @@ def _is_measured(values: set[Any]) -> bool:
     """Whether some targets are numbers that are measured or counted, not names of classes."""
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return False
-    return len(values) > MOST_CLASSES or (len(values) > 2 and not all(float(value).is_integer() for value in values))
+    return len(values) > MAX_CLASSES or (len(values) > 2 and not all(float(value).is_integer() for value in values))
 
 
 def _to_numbers(values: Sequence[Any], what: str) -> Array:

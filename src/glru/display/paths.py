@@ -11,7 +11,7 @@ from glru.linalg import Array
 from glru.model_selection import LOOCVPath
 from glru.selection import StepwiseResult
 
-MOST_DRAWN = 30
+MAX_DRAWN = 30
 """Quantities that are drawn."""
 
 
@@ -42,9 +42,9 @@ class IntervalsDisplay(Display):
 
     def __init__(self, lower: Array, upper: Array, names: Sequence[str], label: str) -> None:
         self.lower, self.upper, self.names, self.label = (
-            lower[:MOST_DRAWN],
-            upper[:MOST_DRAWN],
-            names[:MOST_DRAWN],
+            lower[:MAX_DRAWN],
+            upper[:MAX_DRAWN],
+            names[:MAX_DRAWN],
             label,
         )
 
@@ -183,7 +183,7 @@ def _split_ends(pairs: Any) -> tuple[Array, Array]:
 
 Inside = tuple[Array, Array, Array, float]
 
-MOST_NAMED_STEPS = 30
+MAX_NAMED_STEPS = 30
 """Largest number of steps for which the features are written below the axis."""
 
 STEP_CRITERIA = {
@@ -295,7 +295,7 @@ class StepwiseDisplay:
         return self._plot_step(make_axes(ax, 3.6), step)
 
     def _plot_path(self, ax: Any) -> "StepwiseDisplay":
-        named = len(self.moves) <= MOST_NAMED_STEPS
+        named = len(self.moves) <= MAX_NAMED_STEPS
         ax = make_axes(ax, height=4.4 if named else 3.6)
         places = np.arange(self.lower.size)
         ax.fill_between(places, self.lower, self.upper, color=BLUE, alpha=0.25, linewidth=0)

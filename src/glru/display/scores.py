@@ -20,7 +20,7 @@ BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#999999", "#009E73"
 Groups = dict[int, tuple[str, str]]
 """Name and colour of the rows that share a verdict."""
 
-MOST_DOTS = 3000
+MAX_DOTS = 3000
 """Most rows that are drawn as dots; more are drawn as a curve, or by density."""
 
 
@@ -113,7 +113,7 @@ def draw_agreement(ax: Any, known: Array, bounds: ScoreBounds, diagonal: bool = 
     ``diagonal``: whether they agree on the diagonal, or, of differences, at zero.
     """
     scores = middle(bounds)
-    if known.size > MOST_DOTS:
+    if known.size > MAX_DOTS:
         shades = ax.hexbin(known, scores, gridsize=70, bins="log", mincnt=1, cmap="Blues")
         ax.figure.colorbar(shades, ax=ax, label="rows")
     else:
@@ -357,7 +357,7 @@ def find_verdicts(bounds: ScoreBounds, old_scores: Array) -> NDArray[np.int8]:
     return stays.astype(np.int8) - changes
 
 
-MOST_LISTED = 15
+MAX_LISTED = 15
 """Rows in the panel of those that are least certain."""
 
 COLORS = {1: BLUE, -1: ORANGE, 0: GREY}
@@ -490,7 +490,7 @@ class ConfusionDisplay:
         title: str,
         sides: tuple[str, str],
     ) -> "ConfusionDisplay":
-        listed = rank_least_certain(bounds, MOST_LISTED)
+        listed = rank_least_certain(bounds, MAX_LISTED)
         shown = bounds.take(listed)
         lower, upper = shown.probabilities() if joint else shown
         own = np.arange(listed.size), places[listed]

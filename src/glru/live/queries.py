@@ -25,7 +25,7 @@ from glru.updates import carry_point
 from glru.updates.carry import is_plain
 from glru.updates.row_models import RowEllipsoid
 
-MOST_NAMED = 10
+MAX_NAMED = 10
 """How many queries an error names."""
 
 Decided = Callable[[Bounds], NDArray[np.bool_]]
@@ -335,7 +335,7 @@ def make_undetermined_error(
 ) -> UndeterminedError:
     """The error that says which queries are open, why, and what to do; ``width``: of numbers, None for labels."""
     rows = np.flatnonzero(~determined)
-    named = ", ".join(map(str, rows[:MOST_NAMED].tolist())) + (", ..." if rows.size > MOST_NAMED else "")
+    named = ", ".join(map(str, rows[:MAX_NAMED].tolist())) + (", ..." if rows.size > MAX_NAMED else "")
     widest = float(bounds.take(rows).width.max())
     what = "on which side of 0 their scores are" if bounds.lower.ndim == 1 else "which of their scores is the largest"
     why = (

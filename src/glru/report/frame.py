@@ -8,7 +8,7 @@ from html import escape
 from importlib.resources import files
 from typing import final
 
-LARGEST_PLAIN = 1e9
+MAX_PLAIN = 1e9
 """Larger numbers are written with a power of ten."""
 
 
@@ -20,7 +20,7 @@ def format_count(number: int, what: str) -> str:
 def format_number(value: float, digits: int = 4) -> str:
     """A number to some digits: ``0.1235``, ``31,840`` (not ``3.184e+04``), ``1.592e+09``."""
     text = f"{value:.{digits}g}"
-    if not 1e4 <= abs(float(text)) < LARGEST_PLAIN:
+    if not 1e4 <= abs(float(text)) < MAX_PLAIN:
         return text
     whole, point, rest = (f"{float(text):.0f}" if "e+" in text else text).partition(".")
     return f"{int(whole):,}{point}{rest}"
@@ -29,7 +29,7 @@ def format_number(value: float, digits: int = 4) -> str:
 def format_tick(value: float) -> str:
     """A tick label, short: ``0.25``, ``200k``, ``1.5M``."""
     for unit, name in ((1e6, "M"), (1e3, "k")):
-        if max(unit, 1e4) <= abs(value) < LARGEST_PLAIN:
+        if max(unit, 1e4) <= abs(value) < MAX_PLAIN:
             return f"{value / unit:.6g}{name}"
     return f"{value:.6g}"
 

@@ -37,7 +37,7 @@ from glru.report.quality import (
     sampling_interval,
 )
 
-MOST_DRAWN, MOST_LISTED = 1500, 200
+MAX_DRAWN, MAX_LISTED = 1500, 200
 """Rows in a plot, rows in a table."""
 
 KINDS = {1: ("good", "correct"), -1: ("bad", "wrong"), 0: ("open", "open")}
@@ -87,7 +87,7 @@ def least_certain_table(
     header: Sequence[str],
 ) -> str:
     """The rows whose labels are least certain, with bounds of the probability (or score) of the class that each is compared with."""
-    verdicts, order = bounds.verdicts(places), rank_least_certain(bounds, MOST_LISTED)
+    verdicts, order = bounds.verdicts(places), rank_least_certain(bounds, MAX_LISTED)
     lower, upper = bounds.probabilities() if joint else bounds
     rows: list[list[Cell]] = [
         [
@@ -228,7 +228,7 @@ def draw_sides(
     title: str,
     tip: Callable[[int], str],
 ) -> Section:
-    """A section with all intervals, those of the side -1 left of those of +1, coloured by their verdicts; beyond ``MOST_DRAWN``, neighbours share a mark."""
+    """A section with all intervals, those of the side -1 left of those of +1, coloured by their verdicts; beyond ``MAX_DRAWN``, neighbours share a mark."""
     scores = middle(bounds)
     order = sort_sides(scores, sides)
     n_rows, n_first = order.size, int(np.sum(sides <= 0))
@@ -257,7 +257,7 @@ def draw_sides(
 
 def _bins(order: NDArray[np.intp], verdicts: NDArray[np.int8], n_first: int) -> Iterator[tuple[NDArray[np.intp], int]]:
     """Groups of rows to draw as one mark, neighbours on one side with the same verdict, and the position of the first."""
-    most = max(1, -(-order.size // MOST_DRAWN))
+    most = max(1, -(-order.size // MAX_DRAWN))
     changes = np.flatnonzero(np.diff(verdicts[order])) + 1
     edges = np.unique([0, n_first, *changes.tolist(), order.size])
     for begin, end in pairwise(edges.tolist()):
@@ -271,7 +271,7 @@ def _list_rows(
     """List open and wrong rows, then those nearest to the threshold."""
     (lower, upper), labels = result.bounds, result.bounds.signs
     distance = np.minimum(np.abs(lower), np.abs(upper))
-    order = np.lexsort((distance, np.where(verdicts == 0, 0, np.where(verdicts == -1, 1, 2))))[:MOST_LISTED]
+    order = np.lexsort((distance, np.where(verdicts == 0, 0, np.where(verdicts == -1, 1, 2))))[:MAX_LISTED]
     rows: list[list[Cell]] = [
         [
             name(row),
@@ -338,7 +338,7 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
     plot = draw_intervals(x, vertical, marks, {}, line="diagonal")
     rows: list[list[Cell]] = [
         [name(row), float(y[row]), (float(lower[row]), float(upper[row])), float(residual[row])]
-        for row in order[:MOST_LISTED]
+        for row in order[:MAX_LISTED]
     ]
     header = ["row", "target", "prediction", "residual at least"]
     sections = [
@@ -352,9 +352,9 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
 
 
 def draw_agreement(known: Array, bounds: ScoreBounds, tip: Callable[[int], str]) -> list[Mark]:
-    """One mark per row, or, beyond ``MOST_DRAWN`` rows, one per cell of a grid, fainter for fewer rows."""
+    """One mark per row, or, beyond ``MAX_DRAWN`` rows, one per cell of a grid, fainter for fewer rows."""
     lower, upper = bounds
-    if known.size <= MOST_DRAWN:
+    if known.size <= MAX_DRAWN:
         return [Mark(float(known[row]), lower[row], upper[row], "good", tip(row)) for row in range(known.size)]
     scores = middle(bounds)
     cells, counts = [], []

@@ -29,7 +29,7 @@ from glru.report.frame import (
     page,
     table,
 )
-from glru.report.loocv import MOST_LISTED, confusion_table, draw_agreement, draw_sides, least_certain_table
+from glru.report.loocv import MAX_LISTED, confusion_table, draw_agreement, draw_sides, least_certain_table
 from glru.selection import StepwiseResult
 
 KINDS = {1: ("good", "label unchanged"), -1: ("bad", "label changed"), 0: ("open", "label open")}
@@ -140,7 +140,7 @@ def _list_queries(
     lower, upper = bounds
     moves = np.maximum(np.maximum(lower - old_scores, old_scores - upper), 0.0)
     keys = (np.abs(old_scores), verdicts != -1, verdicts != 0) if classification else (-moves,)
-    order = np.lexsort(keys)[:MOST_LISTED]
+    order = np.lexsort(keys)[:MAX_LISTED]
     rows: list[list[Cell]] = [
         [
             names[k],

@@ -23,7 +23,7 @@ from glru.report.frame import (
 
 Interval = tuple[float, float]
 
-LEAST_SPREAD = 10.0
+MIN_SPREAD = 10.0
 """Scores must spread over this multiple of the shift of the intercept by one row for a pooled AUC to be trusted."""
 
 
@@ -133,7 +133,7 @@ def auc_caveat(result: LOOCVResult) -> str | None:
         return None
     shift = 1.0 / (result.y.size * share * (1.0 - share))
     spread = float(np.std(np.nan_to_num(result.bounds.middle)))
-    if spread >= LEAST_SPREAD * shift:
+    if spread >= MIN_SPREAD * shift:
         return None
     return (
         f"misleading here: leaving out a row moves the intercept by about {shift:.2g} away from the row's class, and under so strong a "
@@ -148,7 +148,7 @@ ROC_POINTS = 50
 CALIBRATION_BINS = 10
 """Groups of rows in the calibration plot."""
 
-MOST_LISTED = 200
+MAX_LISTED = 200
 """Coefficients in the table."""
 
 
@@ -221,7 +221,7 @@ def coefficients_section(names: Sequence[str], lower: Array, upper: Array, units
     ``units`` are the scales of the columns: a coefficient is per one of them.
     """
     middles = 0.5 * (lower + upper)
-    order = np.argsort(-np.abs(np.nan_to_num(middles)), kind="stable")[:MOST_LISTED]
+    order = np.argsort(-np.abs(np.nan_to_num(middles)), kind="stable")[:MAX_LISTED]
     rows: list[list[Cell]] = []
     for k in order:
         line: list[Cell] = [names[k], (float(lower[k]), float(upper[k]))]
@@ -233,7 +233,7 @@ def coefficients_section(names: Sequence[str], lower: Array, upper: Array, units
     header = ["column", "coefficient", *(["odds ratio"] if odds else [])]
     header += ["standard deviation", "coefficient per unit"] if units is not None else []
     shown = (
-        f"The {MOST_LISTED} largest of {format_count(len(names), 'coefficient')}. " if len(names) > MOST_LISTED else ""
+        f"The {MAX_LISTED} largest of {format_count(len(names), 'coefficient')}. " if len(names) > MAX_LISTED else ""
     )
     per = "per standard deviation of the column" if units is not None else "per unit of the column"
     text = (

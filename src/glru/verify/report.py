@@ -79,7 +79,8 @@ def _list_held_out(
             continue
         own = model(fold)
         for k, (name, row) in enumerate(zip(mine, rows[start:stop], strict=True)):
-            found += _list_row_claims(name, own, problem.matrix[row : row + 1], problem.offset[row], bounds.take([k]))
+            features = partial(problem.matrix.__getitem__, slice(row, row + 1))
+            found += _list_row_claims(name, own, features, problem.offset[row], bounds.take([k]))
     return found
 
 
@@ -108,17 +109,11 @@ def _list_refitted_claims(refitted: Refitted, k: int, names: list[str], bounds: 
         problem, test = made()
         return problem.matrix[test[place] : test[place] + 1]
 
-    found = []
-    for place, name in enumerate(names):
-        if bounds.lower.ndim == 2:
-            found += _list_row_claims(name, model, row_at(place), 0.0, bounds.take([place]))
-            continue
-
-        def value(trained: Any, place: int = place) -> Any:
-            return _score(row_at(place))(trained)
-
-        found.append(Claim(f"score of {name}", model, value, float(bounds.lower[place]), float(bounds.upper[place])))
-    return found
+    return [
+        claim
+        for place, name in enumerate(names)
+        for claim in _list_row_claims(name, model, partial(row_at, place), 0.0, bounds.take([place]))
+    ]
 
 
 @list_claims.register
@@ -141,7 +136,8 @@ def _(result: After, problem: Problem, queries: Any, targets: Any) -> list[Claim
     if queries is not None:
         bounds = result.score_bounds(queries)
         for k in range(bounds.n_rows):
-            found += _list_row_claims(f"query {k}", model, queries[k : k + 1], 0.0, bounds.take([k]))
+            query = partial(queries.__getitem__, slice(k, k + 1))
+            found += _list_row_claims(f"query {k}", model, query, 0.0, bounds.take([k]))
     lower, upper = (
         np.concatenate([coef, np.expand_dims(intercept, -1)], axis=-1)
         for coef, intercept in zip(result.coef_bounds(), result.intercept_bounds(), strict=True)
@@ -196,15 +192,15 @@ def _(result: StepwiseResult, problem: Problem, queries: Any, targets: Any) -> l
 
 
 def _list_row_claims(
-    name: str, model: Callable[[], Problem], row: Any, offset: float, bounds: ScoreBounds
+    name: str, model: Callable[[], Problem], row: Callable[[], Any], offset: float, bounds: ScoreBounds
 ) -> list[Claim]:
-    """The claims about one row: its score, or those of all classes and that its label's is the largest."""
+    """The claims about one row, which is made on demand: its score, or those of all classes and that its label's is the largest."""
     if bounds.lower.ndim == 1:
         ends = float(bounds.lower[0]), float(bounds.upper[0])
         return [Claim(f"score of {name}", model, _score(row, float(offset)), *ends)]
     found = []
     for k, (low, up) in enumerate(zip(bounds.lower[0], bounds.upper[0], strict=True)):
-        found.append(Claim(f"score {k} of {name}", model, lambda t, k=k: t.scores(row)[0][k], float(low), float(up)))
+        found.append(Claim(f"score {k} of {name}", model, lambda t, k=k: t.scores(row())[0][k], float(low), float(up)))
     if bounds.decided[0] and bounds.winners is not None and bounds.winners[0] >= 0:
         winner = int(bounds.winners[0])
         others = [k for k in range(bounds.lower.shape[1]) if k != winner]
@@ -212,9 +208,9 @@ def _list_row_claims(
     return found
 
 
-def _lead(row: Any, winner: int, k: int) -> Value:
+def _lead(row: Callable[[], Any], winner: int, k: int) -> Value:
     def value(trained: Any) -> Any:
-        scores = trained.scores(row)[0]
+        scores = trained.scores(row())[0]
         return scores[winner][0] - scores[k][0], scores[winner][1] + scores[k][1]
 
     return value
@@ -224,9 +220,9 @@ def _reweigh(problem: Problem, weight: Any) -> Callable[[], Problem]:
     return lambda: problem.derive(sample_weight=np.array(weight))
 
 
-def _score(row: Any, offset: float = 0.0) -> Value:
+def _score(row: Callable[[], Any], offset: float) -> Value:
     def value(trained: Any) -> Any:
-        score, doubt = trained.scores(row)[0]
+        score, doubt = trained.scores(row())[0]
         return score + trained.mp.mpf(offset), doubt
 
     return value

@@ -19,7 +19,7 @@ from glru.verify.precise import Objects, Precise, as_objects, precise, precise_p
 
 Floats = NDArray[np.float64]
 
-MOST_UNKNOWNS = 60
+MAX_UNKNOWNS = 60
 """Systems in more unknowns than this are not solved in full precision; float64 factors with precise residuals are used."""
 
 
@@ -220,7 +220,7 @@ class _Equations:
         if self.before is not None and size > self.before / 1000:
             self.full = True
         self.before = size
-        if not self.full or len(residual) > MOST_UNKNOWNS:
+        if not self.full or len(residual) > MAX_UNKNOWNS:
             top = size if size > 0 else self.exact.mp.one
             right = np.array([float(r / top) for r in residual])
             try:
@@ -232,7 +232,7 @@ class _Equations:
             if np.all(np.isfinite(found)):
                 return precise(self.exact.mp, found) * top
             self.full = True
-        if len(residual) > MOST_UNKNOWNS:
+        if len(residual) > MAX_UNKNOWNS:
             return None
         return _eliminate(self.exact.mp, self._matrix(self.design, curvatures), -residual)
 
@@ -369,10 +369,10 @@ class Start:
         return g.astype(np.float64), h.astype(np.float64)
 
 
-LEAST_CONTRACTION = 0.1
+MAX_CONTRACTION = 0.1
 """A step with a float64 factor must be at most this share of the one before; otherwise the Hessian is factored again at the current model."""
 
-MOST_STEPS = 200
+MAX_STEPS = 200
 """Steps after which a training that has not converged gives up."""
 
 
@@ -518,7 +518,7 @@ class _Training:
         small, before = mp.mpf(10) ** -digits, mp.inf
         with np.errstate(all="ignore"):
             inverse, fresh = self._inverse(self._likely(start)), True
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             gradient = self._gradient(model)
             size = max(abs(value) for value in gradient.ravel())
             if size == 0:
@@ -529,7 +529,7 @@ class _Training:
             model = model + move
             model = model - model.sum(axis=0) / self.n_scores
             floor = small * (1 + max(abs(value) for value in model.ravel()))
-            contracts = length <= LEAST_CONTRACTION * before
+            contracts = length <= MAX_CONTRACTION * before
             if contracts and length <= floor:
                 return model, np.full(model.shape, 1000 * floor, dtype=object)
             if not contracts and not fresh:
