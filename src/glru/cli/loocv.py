@@ -200,7 +200,15 @@ def make_outcome(
             if result.problem.loss.several
             else glru.display.LOOCVDisplay.from_result(result, find_pair(job))
         ),
-        page=lambda: _make_page(job, solution, result, budget),
+        page=lambda: loocv_page(
+            result,
+            job.prepared.name,
+            inputs.make_provenance(job, describe(job)),
+            find_pair(job),
+            job.prepared.ids,
+            None if result.unbounded else _rank_rows(solution, budget),
+            _make_coefficients_section(job, solution),
+        ),
     )
 
 
@@ -232,18 +240,6 @@ def find_pair(job: inputs.Job) -> tuple[str, str] | None:
     """What -1 and +1 stand for; None for a regression or more than two classes."""
     classes = job.prepared.targets.classes
     return (classes[0], classes[1]) if classes is not None and len(classes) == 2 else None
-
-
-def _make_page(job: inputs.Job, solution: glru.Solution, result: glru.results.LOOCVResult, budget: Budget) -> str:
-    return loocv_page(
-        result,
-        job.prepared.name,
-        inputs.make_provenance(job, describe(job)),
-        find_pair(job),
-        job.prepared.ids,
-        None if result.unbounded else _rank_rows(solution, budget),
-        _make_coefficients_section(job, solution),
-    )
 
 
 def _rank_rows(solution: glru.Solution, budget: Budget) -> glru.results.Ranking | None:

@@ -277,7 +277,9 @@ def prepare(
     if impute not in (None, "mean", "median", "most-frequent"):
         raise ValueError(f"impute must be 'mean', 'median' or 'most-frequent'; got {impute!r}.")
     if isinstance(data, Dataset):
-        _refuse_options(data, target=target, positive=positive, ids=ids, impute=impute, one_hot=one_hot or None)
+        given = {"target": target, "positive": positive, "ids": ids, "impute": impute, "one_hot": one_hot or None}
+        if wrong := [f"{name}={value!r}" for name, value in given.items() if value is not None]:
+            raise ValueError(f"{', '.join(wrong)} is for files; {data.name} has its targets and rows as they are.")
         names = data.feature_names or tuple(map(str, range(data.X.shape[1])))
         contents, source = Contents(Path(data.name), names, X=data.X, y=data.y), data.source
         if task == "classification" and data.task == "regression":
@@ -328,12 +330,6 @@ def has_gaps(table: Any) -> bool:
     return any(
         column.null_count() or (column.dtype.is_float() and column.is_nan().any()) for column in table.get_columns()
     )
-
-
-def _refuse_options(data: Dataset, **given: object) -> None:
-    wrong = [f"{name}={value!r}" for name, value in given.items() if value is not None]
-    if wrong:
-        raise ValueError(f"{', '.join(wrong)} is for files; {data.name} has its targets and rows as they are.")
 
 
 def find_target(data: Contents, target: str | None) -> str | None:

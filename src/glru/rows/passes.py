@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cached_property, reduce
-from itertools import count
+from functools import cached_property, partial, reduce
+from itertools import chain, count
 from operator import add
 from typing import Any, ClassVar, final
 
@@ -34,7 +34,7 @@ from glru.rows.block import (
     summation_depth,
     weigh,
 )
-from glru.rows.sources import Sources, make_change_error, open_sources
+from glru.rows.sources import Sources, is_delayed, make_change_error, open_sources
 
 FAN_IN = 8
 """Number of results that one task adds up."""
@@ -160,7 +160,7 @@ class Dask(Executor):
     def sum(self, work: Pass) -> Any:
         import dask
 
-        join = dask.delayed(_sum, pure=False)
+        join = dask.delayed(partial(reduce, add), pure=False)
         tasks = self._tasks(work)
         while len(tasks) > 1:
             tasks = [join(tasks[k : k + FAN_IN]) for k in range(0, len(tasks), FAN_IN)]
@@ -185,10 +185,6 @@ class Dask(Executor):
         return [run(task, self.parts[k], k, details[k], shared) for k in work.places]
 
 
-def _sum(results: list[Any]) -> Any:
-    return reduce(add, results)
-
-
 def _find_client() -> Any:
     """The client of a dask cluster, if that is where dask computes."""
     from dask.base import get_scheduler
@@ -208,7 +204,7 @@ def make_executor(sources: Sources) -> Executor:
     weights = sources.weight or (None,) * len(sources.X)
     parts = tuple(zip(sources.X, sources.y, weights, strict=True))
     cluster = "distributed" in sys.modules and _find_client() is not None
-    if not sources.from_dask and not cluster:
+    if not cluster and not any(map(is_delayed, chain.from_iterable(parts))):
         return Threads(parts)
     import dask
 

@@ -1,6 +1,7 @@
 """Where blocks of rows come from: memory maps, Parquet files, dask arrays and dataframes; and their targets and weights."""
 
 import mmap
+import operator
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -109,11 +110,6 @@ class Sources:
     weight: tuple[Any, ...] | None
     column_names: tuple[str, ...] | None = None  # the names of the columns
     inputs: tuple[str, ...] = ()  # the files and folders that are known to be read
-
-    @property
-    def from_dask(self) -> bool:
-        parts = (*self.X, *self.y, *(self.weight or ()))
-        return any(_is_delayed(part) for part in parts)
 
 
 def is_out_of_memory(X: Any) -> bool:
@@ -241,12 +237,8 @@ def _from_delayed(frame: Any, joined: bool) -> tuple[Any, ...]:
 def _pick_columns(blocks: tuple[Any, ...], columns: Any) -> tuple[Any, ...]:
     import dask
 
-    pick = dask.delayed(_pick)
+    pick = dask.delayed(operator.getitem)
     return tuple(pick(block, columns) for block in blocks)
-
-
-def _pick(frame: Any, columns: Any) -> Any:
-    return frame[columns]
 
 
 def _find_files(values: Any) -> list[str]:
@@ -316,11 +308,7 @@ def _split_dask(values: Any, name: str, lengths: Sequence[float]) -> tuple[Any, 
 def _compute_lengths(X: tuple[Any, ...]) -> list[float]:
     import dask
 
-    return [float(n) for n in dask.compute(*(dask.delayed(_count_rows)(part) for part in X))]
-
-
-def _count_rows(part: Any) -> int:
-    return int(part.shape[0])
+    return [float(n) for n in dask.compute(*(part.shape[0] for part in X))]
 
 
 def fetch(part: Any) -> Any:
@@ -329,18 +317,22 @@ def fetch(part: Any) -> Any:
 
 
 def _is_array(X: Any) -> bool:
-    module = sys.modules.get("dask.array")
-    return module is not None and isinstance(X, module.Array)
+    return _is_of(X, "dask.array", "Array")
 
 
 def _is_frame(X: Any) -> bool:
-    module = sys.modules.get("dask.dataframe")
-    return module is not None and isinstance(X, module.DataFrame | module.Series)
+    return _is_of(X, "dask.dataframe", "DataFrame", "Series")
 
 
-def _is_delayed(part: Any) -> bool:
-    module = sys.modules.get("dask.delayed")
-    return module is not None and isinstance(part, module.Delayed)
+def is_delayed(part: Any) -> bool:
+    """Whether a part of the data is a dask object."""
+    return _is_of(part, "dask.delayed", "Delayed")
+
+
+def _is_of(value: Any, module: str, *kinds: str) -> bool:
+    """Whether a value is of a class of a module, which whoever made the value has imported."""
+    known = sys.modules.get(module)
+    return known is not None and isinstance(value, tuple(getattr(known, kind) for kind in kinds))
 
 
 def to_vector(values: Any, name: str) -> NDArray[Any]:
