@@ -180,7 +180,7 @@ class Problem:
     matrix : Matrix
         X with the products that everything else is made of (:mod:`glru.linalg`).
     traffic : Traffic
-        Passes over rows in blocks and bytes moved so far.
+        Passes over rows in blocks so far.
 
     Examples
     --------
@@ -370,7 +370,7 @@ class Problem:
 
     @property
     def traffic(self) -> Traffic:
-        """Passes over rows in blocks and bytes moved so far."""
+        """Passes over rows in blocks so far."""
         return self.rows.traffic
 
     @cached_property

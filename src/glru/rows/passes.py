@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 from itertools import chain, count
 from operator import add
@@ -19,7 +19,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.linalg import TINY, Array, Matrix, calm_blas, gamma, n_threads
+from glru.linalg import TINY, Array, calm_blas, gamma, n_threads
 from glru.losses import Loss
 from glru.losses.base import Task
 from glru.penalties import Penalty
@@ -224,9 +224,6 @@ class Traffic:
     """What passes over the data have cost so far."""
 
     passes: float = 0.0  # passes over the data; one that reads some of the blocks counts as their share
-    # Bytes of what every task is given and gives back, summed over all tasks.
-    down: int = 0
-    up: int = 0
 
 
 @final
@@ -325,16 +322,14 @@ class Blocks:
         ``own``: where it is given, ``task(block, own[number], *args)``, with None for blocks that are not in it.
         """
         mine = None if own is None else {k: own.get(k) for k in self.places}
-        found = self.executor.sum(Pass(task, self.places, mine, args))
-        self._count(len(self.places), args, len(self.places) * size_of(found))
-        return found
+        self.traffic.passes += 1.0
+        return self.executor.sum(Pass(task, self.places, mine, args))
 
     def map(self, task: Callable[..., Any], *args: Any, own: Mapping[int, Any] | None = None) -> list[Any]:
         """``task(block, *args)`` of every block in order, or ``task(block, own[number], *args)`` of those in ``own``."""
         places = self.places if own is None else {k: self.places[k] for k in own}
-        found = self.executor.map(Pass(task, places, own, args))
-        self._count(len(places), args, sum(map(size_of, found)))
-        return found
+        self.traffic.passes += len(places) / max(1, len(self.places))
+        return self.executor.map(Pass(task, places, own, args))
 
     def without(self, absent: Absent, task: Task) -> "Blocks":
         """These blocks with weight 0 for some (more) rows; a pass sums the remaining weights."""
@@ -358,11 +353,6 @@ class Blocks:
         summary = summarize(replace(block, number=self.n_blocks, start=self.n_rows), task, 1)
         return replace(self, executor=self.executor.extend(block), summary=self.summary + summary)
 
-    def _count(self, n_tasks: int, args: Any, up: int) -> None:
-        self.traffic.passes += n_tasks / max(1, len(self.places))
-        self.traffic.down += n_tasks * size_of(args)
-        self.traffic.up += up
-
 
 Rows = Memory | Blocks
 """Where the rows of a problem come from."""
@@ -379,7 +369,7 @@ def read_rows(X: Any, y: Any, sample_weight: Any, task: Task, block_bytes: int) 
     first = Pass(summarize, dict.fromkeys(range(n_blocks), UNKNOWN), None, (task, n_blocks))
     rows = Blocks(executor, executor.sum(first), sources.column_names, sources.inputs)
     check_shapes(rows.summary)
-    rows._count(len(rows.places), first.shared, n_blocks * size_of(rows.summary))
+    rows.traffic.passes += 1.0
     _raise_faults(rows, task)
     return rows
 
@@ -388,23 +378,6 @@ def _raise_faults(rows: Blocks, task: Task) -> None:
     """Check the blocks that failed once more: the rows are numbered now, so the error can name the first one."""
     for k in sorted(k for k, block in rows.summary.blocks.items() if block.fault):
         rows.map(check_block, own={k: task})
-
-
-def size_of(value: Any) -> int:
-    """Bytes of the arrays in a value."""
-    if isinstance(value, np.ndarray):
-        return value.nbytes
-    if isinstance(value, Matrix):
-        return sum(part.nbytes for part in value.parts.values())
-    if is_dataclass(value) and not isinstance(value, type):
-        return sum(size_of(getattr(value, field.name)) for field in fields(value))
-    if isinstance(value, tuple | list):
-        return sum(map(size_of, value))
-    if isinstance(value, dict):
-        return sum(map(size_of, value.values()))
-    if hasattr(value, "__dict__"):
-        return sum(map(size_of, vars(value).values()))
-    return 8 if isinstance(value, int | float | np.number) else 0
 
 
 @final
