@@ -40,7 +40,6 @@ PROBLEM = ("loss", "penalty", "fit_intercept", "scaling", "y", "sample_weight", 
 SOLUTION = ("problem", "coef", "intercept", "dual")
 """What a problem beside its data, and a solution, are told apart by."""
 
-Hash = hashlib.blake2b
 Work = Callable[[Rows], Found]
 Journal = list[tuple[Rows, Array, Array, NDArray[np.bool_], int]]
 Steps = list[tuple[Array, Array]]
@@ -215,64 +214,41 @@ def _steps(numbers: NDArray[Any], tables: NDArray[Any]) -> Steps:
 
 
 def digest(*values: Any) -> str:
-    """A hash of problems, solutions, settings and plain values; values that differ in anything differ in it.
-
-    Every value enters with its type and its size, and the values of an object with the names of its fields, so that no two
-    sequences of values are the same bytes.
-    """
-    found = hashlib.blake2b(digest_size=24)
+    """A hash of problems, solutions, settings and plain values; values that differ in anything differ in it."""
     # By the table of modules: importing the package from one of its lower layers would turn the layers round.
-    _feed(found, (sys.modules["glru"].__version__, values))
-    return found.hexdigest()
+    return _hash(_describe((sys.modules["glru"].__version__, values)).encode())
 
 
-def _feed(found: Hash, value: Any) -> None:
+def _hash(data: Any) -> str:
+    return hashlib.blake2b(data, digest_size=24).hexdigest()
+
+
+def _describe(value: Any) -> str:
+    """A value as text: with its type, and the values of an object with the names of its fields, so that no two values have the same text."""
+    if isinstance(value, tuple | list):
+        return f"({','.join(map(_describe, value))})"
+    if value is None or isinstance(value, bool | int | float | str | np.number | np.bool_):
+        return f"{type(value).__qualname__} {value!r}"
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufUS":
+        return f"array {value.dtype.str} {value.shape} {_hash(np.ascontiguousarray(value))}"
+    if isinstance(value, np.ndarray) and value.dtype.names is not None:
+        return _describe([(name, value[name]) for name in value.dtype.names])
     if isinstance(value, Problem):
-        _feed_fields(found, value, PROBLEM)
-        found.update(_digest_data(value))
+        names: Sequence[str] = PROBLEM
     elif isinstance(value, Solution):
-        _feed_fields(found, value, SOLUTION)
-    elif isinstance(value, np.ndarray) and value.dtype.kind in "biufUS":
-        _feed(found, ("array", value.dtype.str, value.shape))
-        found.update(np.ascontiguousarray(value).tobytes())
-    elif isinstance(value, np.ndarray) and value.dtype.names is not None:
-        _feed(found, ("fields", *((name, value[name]) for name in value.dtype.names)))
-    elif isinstance(value, tuple | list):
-        _open(found, "sequence", len(value))
-        for item in value:
-            _feed(found, item)
-    elif value is None or isinstance(value, bool | int | float | str | np.number | np.bool_):
-        text = repr(value).encode()
-        _open(found, type(value).__qualname__, len(text))
-        found.update(text)
+        names = SOLUTION
     elif isinstance(value, Loss | Penalty):
-        _feed_fields(found, value, [f.name for f in fields(value)] if is_dataclass(value) else sorted(vars(value)))
+        names = [f.name for f in fields(value)] if is_dataclass(value) else sorted(vars(value))
     else:
         raise TypeError(f"a checkpoint cannot tell values of type {type(value).__name__} apart; got {value!r}.")
-
-
-def _feed_fields(found: Hash, value: Any, names: Sequence[str]) -> None:
-    """Add an object to a hash: its class, and its fields by name."""
+    data = _describe_data(value) if isinstance(value, Problem) else ""
     kind = type(value)
-    _feed(found, ("object", kind.__module__, kind.__qualname__, len(names)))
-    for name in names:
-        _feed(found, name)
-        _feed(found, getattr(value, name))
+    return f"{kind.__module__}.{kind.__qualname__}{_describe([(name, getattr(value, name)) for name in names])}{data}"
 
 
-def _open(found: Hash, kind: str, size: int) -> None:
-    """Begin a value: what follows is of this kind and size."""
-    found.update(f"{kind}:{size};".encode())
-
-
-def _digest_data(problem: Problem) -> bytes:
-    """A hash of X, made once for all problems that share it."""
+def _describe_data(problem: Problem) -> str:
+    """X as text, made once for all problems that share it."""
     matrix = problem.matrix
     if "digest" not in matrix.shared:
-        found, parts = hashlib.blake2b(digest_size=24), matrix.parts.values()
-        _feed(found, (len(parts), matrix.shape))
-        for array in parts:
-            _feed(found, (array.dtype.str, array.size))
-            found.update(np.ascontiguousarray(array).data)
-        matrix.shared["digest"] = found.digest()
+        matrix.shared["digest"] = _describe([matrix.shape, *matrix.parts.values()])
     return matrix.shared["digest"]
