@@ -78,7 +78,7 @@ class Rule:
         near = _find_nearest(value, [name for name in self.names if name is not None])
         return self.remedy if near is None else f"Did you mean {near!r}?"
 
-    def also(self, value: Any, wanted: str) -> "Rule":
+    def allow(self, value: Any, wanted: str) -> "Rule":
         """The rule with one more value that is allowed."""
         return Rule(
             lambda given: given is value or (isinstance(given, str) and given == value) or self.holds(given),
@@ -135,18 +135,18 @@ TOL = Rule(
     "Use 1e-6, or less for a more accurate model.",
 )
 WIDTH = _above("Use 1e-6 for scores to six digits.")
-SECONDS = _above("Leave it out for no limit.", " of seconds").also(None, ", or None for no limit")
-BYTES = _count(1, "Leave it out for the default.", " of bytes").also(None, ", or None for the default")
+SECONDS = _above("Leave it out for no limit.", " of seconds").allow(None, ", or None for no limit")
+BYTES = _count(1, "Leave it out for the default.", " of bytes").allow(None, ", or None for the default")
 SWITCH = Rule(
     lambda value: isinstance(value, bool) or type(value).__name__ == "bool_",
     "True or False",
     "Leave it out for the default.",
 )
-PATH = Rule(lambda value: isinstance(value, str | os.PathLike), "a path", "Leave it out to write no file.").also(
+PATH = Rule(lambda value: isinstance(value, str | os.PathLike), "a path", "Leave it out to write no file.").allow(
     None, ", or None"
 )
 CRITERIA = ("error", "log_loss", "squared_error", "deviance", "aic", "bic")
-LIMIT = _count(0, "Leave it out for no limit.").also(None, ", or None for no limit")
+LIMIT = _count(0, "Leave it out for no limit.").allow(None, ", or None for no limit")
 SPLITS = Rule(
     _is_splits,
     "a whole number of folds of at least 2, a splitter of scikit-learn or an iterable of (train, test)",
@@ -157,21 +157,21 @@ RULES: dict[str, Rule] = {
     "after.change": Rule(lambda value: hasattr(value, "apply"), "a glru change such as glru.RemoveRows([3])", "Call glru.after(estimator, change, X=X, y=y)."),
     "tol": TOL,
     "training_tol": TOL,
-    "StepwiseSelector.tol": Rule(lambda value: _is_number(value) and math.isfinite(value), "a finite number", "Leave it out.").also(
+    "StepwiseSelector.tol": Rule(lambda value: _is_number(value) and math.isfinite(value), "a finite number", "Leave it out.").allow(
         None, ", or None"
     ),
-    "width": WIDTH.also(None, ", or None"),
-    "loocv.width": WIDTH.also("labels", ", 'labels'").also(None, " or None"),
-    "cross_val_predict.width": WIDTH.also("labels", ", 'labels'").also(None, " or None"),
+    "width": WIDTH.allow(None, ", or None"),
+    "loocv.width": WIDTH.allow("labels", ", 'labels'").allow(None, " or None"),
+    "cross_val_predict.width": WIDTH.allow("labels", ", 'labels'").allow(None, " or None"),
     "influence.width": _above("Use 1e-3, the default."),
     "jackknife.width": _above("Use 1e-3, the default."),
     "max_seconds": SECONDS,
     "max_memory": BYTES,
     "max_trainings": LIMIT,
     "max_steps": LIMIT,
-    "max_iter": _count(1, "Leave it out for the solver's own limit.").also(None, ", or None"),
+    "max_iter": _count(1, "Leave it out for the solver's own limit.").allow(None, ", or None"),
     "min_features": _count(1, "Use 1, the default."),
-    "max_features": _count(1, "Leave it out for no limit.").also(None, ", or None for no limit"),
+    "max_features": _count(1, "Leave it out for no limit.").allow(None, ", or None for no limit"),
     "min_features_to_select": _count(1, "Use 1, the default."),
     "CertifiedRFECV.step": Rule(
         lambda value: (_is_whole(value) and value >= 1) or (isinstance(value, float) and 0.0 < value < 1.0),
@@ -194,19 +194,19 @@ RULES: dict[str, Rule] = {
     "importance_getter": _one_of("auto", "coef_"),
     "center": _one_of("estimate", "mean", None),
     "solver": _one_of("auto", "newton", "newton-cg", "prox-newton", "dual-cd", "interior-point", "proximal-point"),
-    "cv": SPLITS.also(None, ", or None"),
-    "n_jobs": Rule(lambda value: _is_whole(value) and value != 0, "a whole number other than 0", "Use -1 for all cores.").also(
+    "cv": SPLITS.allow(None, ", or None"),
+    "n_jobs": Rule(lambda value: _is_whole(value) and value != 0, "a whole number other than 0", "Use -1 for all cores.").allow(
         None, ", or None"
     ),
     "verbose": Rule(lambda value: isinstance(value, bool) or (_is_whole(value) and value >= 0), "a whole number of at least 0", "Use 1 to see progress."),
     "progress": Rule(lambda value: isinstance(value, bool) or callable(value), "True, False or a callable", "Use progress=True."),
-    "verify.progress": Rule(callable, "a callable", "Leave it out for no reports.").also(None, ", or None"),
-    "params": Rule(lambda value: isinstance(value, Mapping), "a dict of names and values", "Use params={'sample_weight': weights}.").also(None, ", or None"),
-    "error_score": Rule(lambda value: isinstance(value, Real), "a number", "Use 'raise' to see the error.").also("raise", " or 'raise'"),
+    "verify.progress": Rule(callable, "a callable", "Leave it out for no reports.").allow(None, ", or None"),
+    "params": Rule(lambda value: isinstance(value, Mapping), "a dict of names and values", "Use params={'sample_weight': weights}.").allow(None, ", or None"),
+    "error_score": Rule(lambda value: isinstance(value, Real), "a number", "Use 'raise' to see the error.").allow("raise", " or 'raise'"),
     "checkpoint": PATH,
     "output": PATH,
     "level": Rule(lambda value: _is_number(value) and 0 < value < 1, "a number between 0 and 1", "Use 0.95 for 95 %."),
-    "sample": _count(1, "Leave it out to check 20 bounds.").also(None, ", or None for all"),
+    "sample": _count(1, "Leave it out to check 20 bounds.").allow(None, ", or None for all"),
     "digits": _count(30, "Use 50, the default."),
     "seed": _count(0, "Use 0, the default."),
     **dict.fromkeys(

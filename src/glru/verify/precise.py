@@ -117,7 +117,7 @@ class Precise:
         raise TypeError(f"no derivatives are known of {loss!r}.")
 
     @property
-    def kinked(self) -> bool:
+    def has_kink(self) -> bool:
         """Whether the loss itself has a kink."""
         return isinstance(self.loss, Hinge)
 

@@ -82,7 +82,7 @@ def retrain_precise(exact: Precise, digits: int) -> Trained | None:
 def _dual(exact: Precise, w: Objects, b: Any, q: Objects, doubts: Objects, small: Any) -> list[tuple[Any, Any]]:
     """Dual variables: minus the slopes, which follow the scores; of a hinge they were solved for."""
     mp = exact.mp
-    if exact.kinked:
+    if exact.has_kink:
         return [(y * slope, 1000 * small) for y, slope in zip(exact.y, q, strict=True)]
     slopes, curvatures = exact.slopes(exact.scores(w, b))
     if np.isfinite(exact.loss.smoothness):
@@ -111,14 +111,14 @@ class _Sets:
         self.w, self.b, self.q = w, b, q
         good = True
         scores = exact.scores(w, b)
-        g = -exact.y * q if exact.kinked else exact.slopes(scores)[0]
+        g = -exact.y * q if exact.has_kink else exact.slopes(scores)[0]
         gradient = exact.correlations(g) + exact.lam * w
         for j in np.flatnonzero(exact.kappa > 0):
             if self.on[j] and w[j] * self.signs[j] <= 0:
                 self.on[j], self.signs[j], self.w[j], good = False, 0.0, mp.zero, False
             elif not self.on[j] and abs(gradient[j]) > exact.kappa[j]:
                 self.on[j], self.signs[j], good = True, -float(mp.sign(gradient[j])), False
-        if exact.kinked:
+        if exact.has_kink:
             short = 1 - exact.y * scores
             for i in range(len(short)):
                 if np.isnan(self.sides[i]):
@@ -133,10 +133,10 @@ def _solve(exact: Precise, sets: _Sets, digits: int) -> tuple[Objects, Any, Obje
     """Coefficients, intercept and slopes with the sets held, and what a step may still change of the first two."""
     mp = exact.mp
     on = np.flatnonzero(sets.on)
-    edge = np.flatnonzero(np.isnan(sets.sides)) if exact.kinked else np.empty(0, dtype=np.intp)
+    edge = np.flatnonzero(np.isnan(sets.sides)) if exact.has_kink else np.empty(0, dtype=np.intp)
     w, b = sets.w.copy(), sets.b
     q = sets.q.copy()
-    if exact.kinked:
+    if exact.has_kink:
         known = ~np.isnan(sets.sides)
         q[known] = precise(mp, sets.sides[known])
     one = [len(on)] if exact.intercept else []
@@ -147,7 +147,7 @@ def _solve(exact: Precise, sets: _Sets, digits: int) -> tuple[Objects, Any, Obje
         step = equations.step(residual, curvatures)
         if step is None:
             return None
-        length = mp.one if exact.kinked else equations.length(w, b, q, step)
+        length = mp.one if exact.has_kink else equations.length(w, b, q, step)
         w, q = w.copy(), q.copy()
         # Arrays come first in products: mpmath would print an array before it gives up on it.
         w[on] += step[: len(on)] * length
@@ -178,7 +178,7 @@ class _Equations:
         exact, mp = self.exact, self.exact.mp
         scores = exact.scores(w, b)
         curvatures = np.full(len(scores), mp.zero, dtype=object)
-        if exact.kinked:
+        if exact.has_kink:
             g = -exact.y * q
         else:
             g, curvatures = exact.slopes(scores)
@@ -194,7 +194,7 @@ class _Equations:
         # A slope is itself a difference: of a score and a target where the loss is quadratic.
         g = (
             abs(exact.y * q)
-            if exact.kinked
+            if exact.has_kink
             else abs(exact.slopes(scores)[0]) + curvatures * (1 + abs(scores) + abs(exact.y) + abs(exact.offset))
         )
         terms, curved = exact.weights * g, exact.weights * curvatures
