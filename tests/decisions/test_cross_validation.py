@@ -432,6 +432,17 @@ def test_chord_steps_of_targets_that_no_column_explains():
     assert np.max(upper - lower) < 1e-3
 
 
+@pytest.mark.parametrize("size", [0.0, 1e-25])
+@pytest.mark.parametrize("loss", [glru.Logistic(), glru.Poisson()], ids=repr)
+def test_steps_by_products_beside_a_column_of_next_to_nothing(loss, size):
+    """The square of what such a column is multiplied by for a norm of 1 is no number in single precision."""
+    X = np.random.default_rng(0).normal(size=(40, 80)) / 9.0
+    y = np.where(X[:, 0] > 0.0, 1.0, 3.0 if loss.link == "log" else -1.0)
+    X[:, 1] *= size
+    problem = glru.Problem(X, y, loss=loss, penalty=glru.L2(1.0), fit_intercept=True)
+    assert glru.cross_val_predict(problem, cv=5).decided_by == {"newton": 40}
+
+
 def test_chord_steps_of_several_penalties():
     """Penalties are stepped together or one after the other: the bounds hold the same exact scores."""
     problem = hostile("plain")

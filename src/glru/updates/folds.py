@@ -397,9 +397,9 @@ class Folds:
 
     @cached_property
     def units(self) -> Array:
-        """What columns are multiplied by for a norm of 1, but for limits."""
+        """What columns are multiplied by for a norm of 1, but for limits: below the lower one the square overflows in single precision."""
         norms = self.column_norms / self.weight_norm
-        return 1.0 / np.where((norms > 1e-150) & (norms < 1e150), norms, 1.0)
+        return 1.0 / np.where((norms > 1e-18) & (norms < 1e150), norms, 1.0)
 
     @cached_property
     def single(self) -> Any:
