@@ -65,9 +65,6 @@ LOSSES = 0.2
 MANY_TRAININGS = 16
 """A step that has spent this many trainings may be compared with one that is made for it."""
 
-REFITTED_CLASSES = 8
-"""Trainings of rows with several classes and strengths of their own, to smaller gaps and over the columns, in units of the first one, which wide data has in the space of its rows; 7 were measured."""
-
 FIRST_ROWS = 8
 """Rows of the first part of a batch, and then ``MANY_ROWS``, where a step works on each row by itself: its loss is known after each part."""
 
@@ -384,10 +381,6 @@ class Cascade:
 
     def follow(self, method: str) -> None:
         """Take all steps of a method in order, each on what the earlier ones left open."""
-        if self.problem.loss.several and self.removals.refits is not None:
-            # Narrow intervals take a Hessian of all classes after a training: what that costs is not known here.
-            only_labels = self.width is None and self.largest == np.inf
-            self._account.worth *= REFITTED_CLASSES if only_labels else 0
         for step in self.removals.steps[method]:
             n_left = self.n_unseen + self.n_open
             if n_left == 0:

@@ -9,9 +9,8 @@ from typing import Any, final
 
 import numpy as np
 
-from glru.bounds import Bounds
+from glru.bounds import Bounds, intersect
 from glru.cascade import (
-    ACCURATE,
     BATCH_STEPS,
     NAIVE,
     Removals,
@@ -22,20 +21,22 @@ from glru.cascade import (
     split_open_rows,
     to_train,
 )
-from glru.problem import Point, Problem
+from glru.problem import Point
 from glru.refine import bound_classes, train_classes
-from glru.regions.classes import has_class_ball, has_classes
+from glru.regions.classes import ClassBall, has_class_ball, has_classes, make_unbounded_queries
 from glru.removals.blocks import MODELS_AT_ONCE, split_open
 from glru.removals.refitted import summed
 from glru.removals.single import TIGHT_ETA
 from glru.solvers import train
-from glru.solvers.multinomial import approach_classes
+from glru.solvers.multinomial import ROW_SPACE_TOL, approach_classes
 from glru.solvers.newton import Stop
 from glru.updates.class_blocks import ClassBlocks
 from glru.updates.class_folds import ClassFolds, has_class_folds
 from glru.updates.class_rows import ClassRows
-from glru.updates.class_space import ClassSpace, class_space, has_cheap_space, has_class_space
+from glru.updates.class_space import class_space, has_cheap_space, has_class_space
+from glru.updates.refits import Refits
 from glru.updates.refitted_classes import ClassRefits
+from glru.updates.wide_classes import WideClasses
 
 NARROWING = 32.0
 """Products with the data narrow intervals while they are expected to cost at most this many times the closed form of all rows."""
@@ -55,9 +56,13 @@ class ClassRemovals(Removals):
     def steps(self) -> Mapping[str, tuple[Step[Any], ...]]:
         return STEPS
 
+    def has_wide(self) -> bool:
+        """Whether data is wide, so that models are found over its rows."""
+        return self.wide is not None
+
     def has_family(self) -> bool:
         """Whether a Hessian over classes and columns is small enough to form."""
-        return has_classes(self.placed_problem)
+        return self.wide is None and has_classes(self.problem)
 
     def has_plain_family(self) -> bool:
         """Whether the same holds and nothing but the row is removed."""
@@ -73,28 +78,25 @@ class ClassRemovals(Removals):
 
     def batch_followed(self) -> list[Rows]:
         """The open rows whose refits are described by changes of the problem, in batches that fit the memory limit."""
-        assert self.refits is not None
-        return [rows[self.refits.together[rows]] for rows in self.run.batches(grouped=False)]
+        batches = self.run.batches(grouped=False)
+        return batches if self.refits is None else [rows[self.refits.together[rows]] for rows in batches]
 
     def select_affordable(self, rows: Rows) -> Rows:
         return rows[: self.family.affordable(NARROWING)] if self.has_family() else rows
 
     def single_steps(self) -> Callable[[Rows], Bounds] | None:
-        return self.refine if self.has_family() else None
+        return self.refine_wide if self.has_wide() else self.refine if self.has_family() else None
 
     @cached_property
     def family(self) -> ClassRows:
         """All removals with one score per class."""
-        problem, start = self.placed_problem, self._start
-        family = ClassRows(problem, start)
-        if family.converged or self.space is None:
-            return family if family.converged else ClassRows(problem, self.run.accurate_solution.point)
-        return ClassRows(problem, train(problem, tol=ACCURATE, start=start, budget=self.run.budget).point)
+        family = ClassRows(self.problem, self.solution.point)
+        return family if family.converged else ClassRows(self.problem, self.run.accurate_solution.point)
 
     @cached_property
     def _sharp(self) -> ClassRows:
         """The family in the metric at its own base, not at the model one Newton step before it."""
-        family = ClassRows(self.placed_problem, self.family.point)
+        family = ClassRows(self.problem, self.family.point)
         return family if family.usable and family.eta < self.family.eta else self.family
 
     @property
@@ -104,32 +106,24 @@ class ClassRemovals(Removals):
         return self._sharp if sharp else self.family
 
     @cached_property
-    def space(self) -> ClassSpace | None:
-        """The space of the rows that models with one score per class are worked on in; None: that of the columns."""
-        return class_space(self.problem) if self.refits is None and has_class_space(self.problem) else None
-
-    @property
-    def placed_problem(self) -> Problem:
-        """The problem that is worked on where there is one score per class."""
-        return self.problem if self.space is None else self.space.problem
-
-    @cached_property
-    def _start(self) -> Point:
-        return self.solution.point if self.space is None else self.space.place(self.solution)
-
-    def _placed_without(self, row: int) -> tuple[Problem, Point]:
-        """:meth:`without` of :attr:`placed_problem`."""
-        if self.space is None:
-            return self.without(row)
-        return self.placed_problem.without(np.array([row])).require_weight(), self._start
+    def wide(self) -> WideClasses | None:
+        """All removals from wide data; None: of data that is not, or whose rows have no factor."""
+        if not (has_class_space(self.problem) and (self.refits is None or self.problem.penalty.smooth)):
+            return None
+        start, refits = self.run.converged_solution, self.refits
+        if self.problem.scaling == "mean":
+            refits = Refits(alone=np.zeros(self.problem.n_rows, dtype=bool)) if refits is None else refits
+            start, refits = summed(start), refits.summed(self.problem)
+        return WideClasses(start, refits)
 
     @cached_property
     def reference(self) -> Rows:
         """The class of every row whose lead over the others is bounded: the one that a Newton step without the row names."""
         found = self.solution.scores.argmax(axis=1)
-        if has_classes(self.placed_problem) and self.family.usable:
+        family = self.wide or (self.family if self.has_family() else None)
+        if family is not None and family.usable:
             with np.errstate(all="ignore"):
-                guesses = self.family.guesses(np.arange(found.size))
+                guesses = family.guesses(np.arange(found.size))
             found = np.where(np.isfinite(guesses).all(axis=1), guesses.argmax(axis=1), found)
         return found
 
@@ -154,10 +148,31 @@ class ClassRemovals(Removals):
         """Newton candidates with one score per class under preprocessing that is fitted again, and more steps where needed."""
         return self._refitted.bounds(rows, self.reference[rows], self.run.enough, BATCH_STEPS)
 
+    def over_rows(self, rows: Rows) -> Bounds:
+        """Newton candidates over the rows of wide data, and more steps where needed."""
+        assert self.wide is not None
+        return self.wide.bounds(rows, self.reference[rows], self.run.is_enough_on_average, BATCH_STEPS)
+
+    def refine_wide(self, rows: Rows) -> Bounds:
+        """A training of one row's problem over the rows of wide data: the ball of its gap, and where that is too wide candidates from there."""
+        row = int(rows[0])
+        problem, start = self.without(row)
+        solution = train(problem, tol=ROW_SPACE_TOL, start=start, budget=self.run.budget)
+        query = problem.matrix[rows]
+        found = make_unbounded_queries(1, problem.n_scores)
+        if has_class_ball(problem):
+            found = ClassBall(solution.certificate).queries(query, self.reference[rows])
+        if self.finished(row, *found):
+            return found
+        refits = Refits(alone=np.zeros(problem.n_rows, dtype=bool))
+        closer = WideClasses(summed(solution) if problem.scaling == "mean" else solution, refits)
+        more = closer.bounds(rows, self.reference[rows], self.run.enough, BATCH_STEPS)
+        return intersect(found, more)
+
     def refine(self, rows: Rows) -> Bounds:
         """Newton steps of one row's problem, and then steps with certificates."""
         row = int(rows[0])
-        problem, start = self._placed_without(row)
+        problem, start = self.without(row)
         if self.family.usable:
             start = self.family.point if self.refits is None else start
             stop = Stop(APPROACHED, None, MOST_STEPS)
@@ -169,7 +184,7 @@ class ClassRemovals(Removals):
     def training(self, rows: Rows) -> Bounds:
         """A training of one row's problem with one score per class, and Newton steps with certificates from there."""
         row = int(rows[0])
-        problem, point = self._placed_without(row)
+        problem, point = self.without(row)
         decided = partial(self.finished, row)
         # Without a Hessian no step has told which class leads.
         reference = self.reference[rows] if has_classes(problem) else None
@@ -178,7 +193,9 @@ class ClassRemovals(Removals):
 
     def is_stepped(self) -> bool:
         """Whether models without one row are stepped together: a Hessian of all classes is too large, and nothing but the row is removed."""
-        return self.refits is None and not self.has_family() and has_class_folds(self.problem, [])
+        return (
+            self.refits is None and not self.has_wide() and not self.has_family() and has_class_folds(self.problem, [])
+        )
 
     @cached_property
     def _stepped(self) -> tuple[ClassFolds, Point, int]:
@@ -234,8 +251,23 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             tightens=True,
         ),
         Step(
+            "newton",
+            "wide data, a Hessian over classes and rows that is small enough to form; with refitted preprocessing, two products with X for each step",
+            ClassRemovals.has_wide,
+            ClassRemovals.batch_followed,
+            ClassRemovals.over_rows,
+            tightens=True,
+        ),
+        Step(
             "refine",
-            "the same; a Hessian for each step of each row",
+            "the same; a training of each row's problem over its rows",
+            ClassRemovals.has_wide,
+            each,
+            ClassRemovals.refine_wide,
+        ),
+        Step(
+            "refine",
+            "a Hessian over classes and columns that is small enough to form; one for each step of each row",
             ClassRemovals.has_family,
             each,
             ClassRemovals.refine,

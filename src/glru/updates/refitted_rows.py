@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.linalg import FEW, HOST, TINY, Array, as_matrix, gamma, to_host, weighted_norm
 from glru.metric.columns import ColumnMetric
+from glru.metric.rows import RowSide
 from glru.problem import Problem
 from glru.regions.local import local_radius, measure_piece_depths, piece_radius
 from glru.solution import Solution
@@ -755,43 +756,90 @@ class TallCandidates:
 
 
 @final
-class WideRefits:
-    """The removal of single rows with refitted preprocessing, over the rows of wide data.
+class RefittedSide:
+    """What the dimension of the rows knows of the data and of the penalties without each row.
 
-    A model is ``w = (rho Lam)^-1 X_i^T b`` on the penalised columns, so that its gradient is ``X_i^T e``, ``e`` the forces of
-    :class:`~glru.updates.row_models.RowModels`; only its scores are those of data and a penalty of its own.
+    Models are columns of ``duals`` and ``free``, each without the row of its own in ``rows``; a row may have several.
     """
 
-    def __init__(self, start: Solution, refits: Refits) -> None:
-        self.family, self.refits, self.problem = WideRows(start), refits, start.problem
+    def __init__(self, side: RowSide, refits: Refits) -> None:
+        self.side, self.problem, self.refits = side, side.problem, refits
 
-    def bounds(self, rows: Rows, decided: Decided, n_steps: int) -> Bounds:
-        """Bounds of the rows' scores under the models trained without them; rows leave as they are decided."""
-        lower, upper = unbounded(rows.size)
-        shares = self.shares(rows)
-        usable = np.zeros(rows.size, dtype=bool)
-        usable[self.family.usable(rows)] = True
-        places = np.flatnonzero(usable & (shares > LEAST_SHARE))
-        if places.size:
-            duals, free, _, _ = self.family.first(rows[places])
-            first = WideCandidates(self, rows[places], shares[places], self.norms(rows[places]), duals, free)
-            found = tighten(first, decided, n_steps)
-            lower[places], upper[places] = found.lower, found.upper
-        return lower, upper
+    def scores(self, rows: Rows, duals: Array, free: Array) -> Array:
+        """The scores of all rows, through the data and the penalty of every model."""
+        side, refits, columns = self.side, self.refits, self.refits.filled_columns
+        if refits.strengths is None and not columns.size:
+            return to_host(side.scores(duals, free))
+        scores = side.border @ free
+        extra = np.zeros((rows.size, side.inverse.size if columns.size else 0))
+        if columns.size:
+            moves = self.get_fills(rows)
+            extra[:, columns] = moves * (self.mask.T @ duals).T
+        # A row of images per removal, as strengths are stored.
+        for part, block in self.blocks():
+            images = duals.T @ block
+            if columns.size:
+                images += extra[:, part]
+            images *= self.invert_factor(rows, part)
+            scores = scores + block @ images.T
+            if columns.size:
+                extra[:, part] = images
+        if columns.size:
+            scores += self.mask @ (moves * extra[:, columns]).T
+        return scores
+
+    def score_errors(self, rows: Rows, norms: Array, duals: Array, free: Array) -> tuple[Errors, Array]:
+        """The error of row ``k``'s score is at most ``norms[k] first + second`` (``norms``: those of the side); that of the left-out row.
+
+        ``norms``: :meth:`norms` of the rows.
+        """
+        side, own = self.side, (rows, np.arange(rows.size))
+        fills, sizes = self.own_fill_norms[rows], np.abs(duals)
+        second = side.score_errors(duals, free)[1] + self.problem.score_noise
+        # A score is a product of two vectors of the columns' dimension, the norms of which are those of its row and of the model.
+        norm_sum = (np.einsum("ij,ij->j", norms, sizes) + fills * sizes.sum(axis=0)) * (1.0 + FEW)
+        ratios = norms / side.norms[:, None]
+        ratios[own] = 0.0
+        first = side.unit * norm_sum * ratios.max(axis=0, initial=0.0)
+        second = second + side.unit * norm_sum * fills
+        if self.refits.filled_columns.size:
+            # Fills that are off move the row, and the model through the other rows.
+            off = self.own_fill_errors[rows]
+            first = first + off * sizes.sum(axis=0) * ratios.max(axis=0, initial=0.0)
+            second = second + off * (norm_sum + fills * sizes.sum(axis=0))
+        largest = first * (1.0 + FEW), second * (1.0 + FEW)
+        # The left-out row itself may be far longer there than in the metric of all rows.
+        ratio = norms[own] / side.norms[rows]
+        with np.errstate(all="ignore"):
+            mine = np.where(ratios.max(axis=0) > 0.0, first * ratio / ratios.max(axis=0), np.inf)
+        return largest, side.norms[rows] * mine + second
+
+    def strength_errors(self, rows: Rows, duals: Array, norm_sum: Array) -> Array:
+        """At least the norms of gradients of the penalty, in the metric of each row's own, for factors that are off.
+
+        ``norm_sum``: the norms of the rows, fills moved, summed over the sizes of the duals, or more.
+        """
+        side, refits = self.side, self.refits
+        # Factors that are off: the model's norm in the metric of the penalty times their relative error.
+        held = np.einsum("ij,ij->j", duals, side.gram @ duals) + 2.0 * side.unit * np.square(norm_sum)
+        held = np.sqrt(np.maximum(held, 0.0)) + self.fill_norms[rows] * np.abs(duals).sum(axis=0)
+        if self.shrunk is None:
+            return np.asarray(refits.error * held / refits.smallest[rows] ** 1.5 * (1.0 + FEW))
+        return refits.error * self.shrunk.errors(rows, duals, held) * (1.0 + FEW)
 
     @cached_property
     def fill_norms(self) -> Array:
         """At least the norms of the moved fills in the metric of the penalty, one entry per removal."""
-        return np.linalg.norm(self._scaled_fills, axis=1) * (1.0 + gamma(self._scaled_fills.shape[1] + 8))
+        return np.linalg.norm(self.scaled_fills, axis=1) * (1.0 + gamma(self.scaled_fills.shape[1] + 8))
 
     @cached_property
-    def _scaled_fills(self) -> Array:
+    def scaled_fills(self) -> Array:
         """At least the moves of the fills, in the metric of the penalty; infinite in an unpenalised column."""
         refits, columns = self.refits, self.refits.filled_columns
         if not columns.size:
             return np.zeros((self.problem.n_rows, 0))
         assert refits.fills is not None
-        inverse = self.family.side.inverse[columns]
+        inverse = self.side.inverse[columns]
         errors = refits.error * np.abs(self.problem.matrix.dense(columns)).max(axis=0, initial=0.0)
         moves = np.abs(refits.fills[:, columns]) + errors
         return np.where((inverse == 0.0) & (moves > 0.0), np.inf, moves * np.sqrt(inverse)) * (1.0 + FEW)
@@ -832,19 +880,19 @@ class WideRefits:
     @cached_property
     def own_fill_norms(self) -> Array:
         """At least the norms of the moved fills in each removal's own metric of the penalty."""
-        return self._own_norms(self._scaled_fills)
+        return self._own_norms(self.scaled_fills)
 
     @cached_property
     def own_fill_errors(self) -> Array:
         """At least the norms of the errors of the fills in each removal's own metric of the penalty."""
         columns = self.refits.filled_columns
         errors = np.abs(self.problem.matrix.dense(columns)).max(axis=0, initial=0.0)
-        return self._own_norms(self.refits.error * errors[None, :] * np.sqrt(self.family.side.inverse[columns]))
+        return self._own_norms(self.refits.error * errors[None, :] * np.sqrt(self.side.inverse[columns]))
 
     @cached_property
     def inverse(self) -> Array:
         """The inverse of the strengths without each row, one row each; one row where they stay."""
-        inverse, strengths = self.family.side.inverse[None, :], self.refits.strengths
+        inverse, strengths = self.side.inverse[None, :], self.refits.strengths
         return inverse if strengths is None else inverse / strengths
 
     def invert_factor(self, rows: Rows, columns: slice) -> Array:
@@ -861,13 +909,13 @@ class WideRefits:
         return list(self._chunks())
 
     def _chunks(self) -> Iterator[tuple[slice, Array]]:
-        side = self.family.side
+        side = self.side
         center = np.zeros(side.inverse.size) if side.center is None else side.center
         return self.problem.matrix.centre_chunks(center)
 
     def norms(self, rows: Rows) -> Array:
         """At least the norms of all rows in the metric of each removal's own penalty, a column per removal; fills not moved."""
-        side, strengths = self.family.side, self.refits.strengths
+        side, strengths = self.side, self.refits.strengths
         if strengths is None:
             return np.broadcast_to(side.norms[:, None], (side.norms.size, rows.size))
         squares = np.zeros((side.norms.size, rows.size))
@@ -880,7 +928,7 @@ class WideRefits:
     @cached_property
     def shrunk(self) -> "ShrunkStrengths | None":
         """The strengths that shrink much, if what they do in the span of the rows is known."""
-        refits, side, problem = self.refits, self.family.side, self.problem
+        refits, side, problem = self.refits, self.side, self.problem
         if refits.strengths is None or not np.all(refits.smallest[refits.together] > 0.0):
             return None
         gram = to_host(side.gram.data)
@@ -902,7 +950,7 @@ class WideRefits:
             # A row more in the mask of a column makes it longer by no more than the row's own norm.
             masks = metric.norms(as_matrix(np.ascontiguousarray(refits.mask.T)))
             masks = masks + refits.mask * metric.axis_norms()[:, None]
-            filled = np.einsum("ij,ij->i", np.square(self._scaled_fills), np.square(masks)) / (1.0 - metric.eta)
+            filled = np.einsum("ij,ij->i", np.square(self.scaled_fills), np.square(masks)) / (1.0 - metric.eta)
             sizes = np.abs(problem.matrix.dense(columns)).max(axis=0, initial=0.0) * np.sqrt(side.inverse[columns])
             off = refits.error * sizes * metric.largest * np.sqrt(problem.n_rows)
         vectors = vectors.T * np.sqrt(side.inverse[columns])[:, None]
@@ -925,15 +973,42 @@ class WideRefits:
             grown = np.maximum(shrunk.growth(), 1.0 / weights) * (1.0 + FEW)
             return grown if refits.filled_columns.size else np.fmin(found, grown)
 
+
+@final
+class WideRefits:
+    """The removal of single rows with refitted preprocessing, over the rows of wide data.
+
+    A model is ``w = (rho Lam)^-1 X_i^T b`` on the penalised columns, so that its gradient is ``X_i^T e``, ``e`` the forces of
+    :class:`~glru.updates.row_models.RowModels`; only its scores are those of data and a penalty of its own.
+    """
+
+    def __init__(self, start: Solution, refits: Refits) -> None:
+        self.family, self.refits, self.problem = WideRows(start), refits, start.problem
+        self.sides = RefittedSide(self.family.side, refits)
+
+    def bounds(self, rows: Rows, decided: Decided, n_steps: int) -> Bounds:
+        """Bounds of the rows' scores under the models trained without them; rows leave as they are decided."""
+        lower, upper = unbounded(rows.size)
+        shares = self.shares(rows)
+        usable = np.zeros(rows.size, dtype=bool)
+        usable[self.family.usable(rows)] = True
+        places = np.flatnonzero(usable & (shares > LEAST_SHARE))
+        if places.size:
+            duals, free, _, _ = self.family.first(rows[places])
+            first = WideCandidates(self, rows[places], shares[places], self.sides.norms(rows[places]), duals, free)
+            found = tighten(first, decided, n_steps)
+            lower[places], upper[places] = found.lower, found.upper
+        return lower, upper
+
     def shares(self, rows: Rows) -> Array:
         """What share of the metric without each row the Hessians have at least, in the span of the other rows."""
-        refits = self.refits
+        refits, sides = self.refits, self.sides
         with np.errstate(all="ignore"):
             spread = self.family.metric.curvatures @ self.refits.mask * (1.0 + gamma(self.problem.n_rows + 8))
-            thetas = np.sqrt(np.square(self._scaled_fills[rows]) @ spread) * (1.0 + gamma(spread.size + 16))
-            if self.shrunk is not None:
+            thetas = np.sqrt(np.square(sides.scaled_fills[rows]) @ spread) * (1.0 + gamma(spread.size + 16))
+            if sides.shrunk is not None:
                 thetas = np.zeros(rows.size)
-            found = np.square(np.maximum(1.0 - thetas, 0.0)) / self.growth[rows] * (1.0 - FEW)
+            found = np.square(np.maximum(1.0 - thetas, 0.0)) / sides.growth[rows] * (1.0 - FEW)
         usable = (refits.smallest[rows] > 0.0) & (thetas < 1.0) & refits.together[rows]
         return np.where(usable, found, 0.0)
 
@@ -1013,28 +1088,6 @@ class WideCandidates:
     contraction: ClassVar[float] = SLOW
     cost: ClassVar[float] = 0.0
 
-    @cached_property
-    def _scores(self) -> Array:
-        """The scores of all rows, through the data and the penalty of every model."""
-        owner, side, refits = self.owner, self.owner.family.side, self.owner.refits
-        columns, scores = refits.filled_columns, side.border @ self.free
-        extra = np.zeros((self.rows.size, side.inverse.size if columns.size else 0))
-        if columns.size:
-            moves = owner.get_fills(self.rows)
-            extra[:, columns] = moves * (owner.mask.T @ self.duals).T
-        # A row of images per removal, as strengths are stored.
-        for part, block in owner.blocks():
-            images = self.duals.T @ block
-            if columns.size:
-                images += extra[:, part]
-            images *= owner.invert_factor(self.rows, part)
-            scores = scores + block @ images.T
-            if columns.size:
-                extra[:, part] = images
-        if columns.size:
-            scores += owner.mask @ (moves * extra[:, columns]).T
-        return scores
-
     def certify(self) -> Certified:
         """Bounds of the left-out rows' scores."""
         return self._certificate[0]
@@ -1044,8 +1097,10 @@ class WideCandidates:
         """What is proven, and the forces."""
         owner, family, side, rows = self.owner, self.owner.family, self.owner.family.side, self.rows
         refits, problem, metric = owner.refits, owner.problem, owner.family.metric
-        own, known, fills = (rows, np.arange(rows.size)), metric.leverages, owner.fill_norms[rows]
-        scores, (errors, own_errors) = self._scores, self._score_errors()
+        own, known, sides = (rows, np.arange(rows.size)), metric.leverages, owner.sides
+        fills = sides.fill_norms[rows]
+        scores = sides.scores(rows, self.duals, self.free)
+        errors, own_errors = sides.score_errors(rows, self.norms, self.duals, self.free)
         weights, largest = family.weights[:, None], 1.0
         if refits.class_factors is not None:
             factors = refits.weight_factors(problem, rows)
@@ -1061,21 +1116,15 @@ class WideCandidates:
         total = sizes.sum(axis=0)
         norm_sum = (norm_sum + fills * total) * (1.0 + FEW)
         rounding = largest * family.rounding(metric.spread(errors), (norm_sum, border), exponent, free_norms)
-        # Factors that are off: the model's norm in the metric of the penalty times their relative error.
-        held = np.einsum("ij,ij->j", self.duals, side.gram @ self.duals) + 2.0 * side.unit * np.square(norm_sum)
-        held = np.sqrt(np.maximum(held, 0.0)) + fills * np.abs(self.duals).sum(axis=0)
-        if owner.shrunk is None:
-            strengths_off = refits.error * held / refits.smallest[rows] ** 1.5 * (1.0 + FEW)
-        else:
-            strengths_off = refits.error * owner.shrunk.errors(rows, self.duals, held) * (1.0 + FEW)
+        strengths_off = sides.strength_errors(rows, self.duals, norm_sum)
         if refits.class_factors is not None:
             rounding = rounding + refits.error * (norm_sum + border * free_norms) * (1.0 + FEW)
         if refits.filled_columns.size:
-            strengths_off = strengths_off + owner.own_fill_errors[rows] * total
-            if owner.shrunk is None:
-                summed = np.abs(owner.refits.mask.T @ forces)
-                summed += gamma(problem.n_rows + 8) * (owner.refits.mask.T @ np.abs(forces))
-                moved = owner._scaled_fills[rows].T * summed
+            strengths_off = strengths_off + sides.own_fill_errors[rows] * total
+            if sides.shrunk is None:
+                summed = np.abs(refits.mask.T @ forces)
+                summed += gamma(problem.n_rows + 8) * (refits.mask.T @ np.abs(forces))
+                moved = sides.scaled_fills[rows].T * summed
                 nu = nu + np.linalg.norm(moved, axis=0) * (1.0 + gamma(moved.shape[0] + 8))
         root = np.sqrt(self.shares)
         rounding = rounding / root + strengths_off
@@ -1083,34 +1132,11 @@ class WideCandidates:
         largest_norm = (family.largest_norm * known.growth[rows] + fills) / root * (1.0 + FEW)
         radius = local_radius(family.constant, largest_norm, nu, exponent)
         # The left-out row is not in the span of the others: its norm is at most that in the metric of the penalty, and what the intercept adds.
-        own_norms = self.norms[own] * owner.own_growth[rows] + side.border_norms[rows] * free_norms / root
+        own_norms = self.norms[own] * sides.own_growth[rows] + side.border_norms[rows] * free_norms / root
         if refits.filled_columns.size:
-            own_norms = own_norms + owner.own_fill_norms[rows]
+            own_norms = own_norms + sides.own_fill_norms[rows]
         half = own_norms * radius * (1.0 + FEW) + own_errors
         return Certified(*family.widened(scores[own], half), nu, rounding), forces
-
-    def _score_errors(self) -> tuple[Errors, Array]:
-        """The error of row ``k``'s score is at most ``norms[k] first + second``; that of the left-out row."""
-        owner, side, own = self.owner, self.owner.family.side, (self.rows, np.arange(self.rows.size))
-        fills, sizes = owner.own_fill_norms[self.rows], np.abs(self.duals)
-        _, second = owner.family.score_errors(self.duals, self.free)
-        # A score is a product of two vectors of the columns' dimension, the norms of which are those of its row and of the model.
-        norm_sum = (np.einsum("ij,ij->j", self.norms, sizes) + fills * sizes.sum(axis=0)) * (1.0 + FEW)
-        ratios = self.norms / side.norms[:, None]
-        ratios[own] = 0.0
-        first = side.unit * norm_sum * ratios.max(axis=0, initial=0.0)
-        second = second + side.unit * norm_sum * fills
-        if owner.refits.filled_columns.size:
-            # Fills that are off move the row, and the model through the other rows.
-            off = owner.own_fill_errors[self.rows]
-            first = first + off * sizes.sum(axis=0) * ratios.max(axis=0, initial=0.0)
-            second = second + off * (norm_sum + fills * sizes.sum(axis=0))
-        largest = first * (1.0 + FEW), second * (1.0 + FEW)
-        # The left-out row itself may be far longer there than in the metric of all rows.
-        ratio = self.norms[own] / side.norms[self.rows]
-        with np.errstate(all="ignore"):
-            mine = np.where(ratios.max(axis=0) > 0.0, first * ratio / ratios.max(axis=0), np.inf)
-        return largest, side.norms[self.rows] * mine + second
 
     def step(self, members: Mask) -> "WideCandidates":
         """Some of the candidates after one more step with the old Hessian."""
