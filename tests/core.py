@@ -142,6 +142,7 @@ from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
 from glru.updates.row_models import RowModels, has_row_models, has_wide_rows
 from glru.updates.second_order import bound_to_second_order
 from glru.updates.support_rows import SupportRows
+from glru.updates.wide_classes import WideClasses
 from glru.updates.wide_rows import WideRows
 
 __all__ = [
@@ -220,6 +221,7 @@ __all__ = [
     "ValidationJudge",
     "ValidationRows",
     "Value",
+    "WideClasses",
     "WideColumns",
     "WideRefits",
     "WideRows",

@@ -608,6 +608,9 @@ MUTANTS: dict[str, Mutant] = {
         REFITS,
     ),
     "errors-of-strengths-forgotten": Mutant("glru.updates.refitted_rows:ShrunkStrengths.errors", scaled(0.0), REFITS),
+    "wide-classes-thousandth-of-the-radius": Mutant(
+        "glru.updates.wide_classes:WideClassCandidates.certify", inside(local_radius=scaled(1e-3)), REFITS
+    ),
     "error-of-class-factors-forgotten": Mutant("glru.updates.refitted_rows:TallRefits.base_size", scaled(0.0), REFITS),
     "rows-alone-longer-than-they-are": Mutant(
         "glru.metric.rows:Leverages.least_norms_without", scaled(1.0 + 1e-6), FAMILIES

@@ -11,7 +11,7 @@ import glru
 from glru.verify.retraining import retrain
 from tests.attack.cases import DIGITS, Answer, never, quiet
 from tests.attack.generators import hostile_problem, hostile_wide_problem
-from tests.attack.multinomial import exact_model, queries_of
+from tests.attack.multinomial import exact_model, hostile_wide_classes, queries_of
 from tests.certificates.test_multinomial import problems
 from tests.core import (
     UNIT,
@@ -19,6 +19,7 @@ from tests.core import (
     ClassRows,
     Refits,
     TallRefits,
+    WideClasses,
     WideRefits,
     has_refitted_rows,
     has_wide_rows,
@@ -105,7 +106,8 @@ def _expanded(family: TallRefits, rows: np.ndarray, exact: list[Any]) -> Iterato
 
 def refitted_classes(random: np.random.Generator) -> Iterator[Answer]:
     """The same with one score per class: the batches by themselves, and leave-one-out as a whole."""
-    problem = problems(int(random.integers(1 << 40)))
+    wide = bool(random.random() < 0.4)
+    problem = hostile_wide_classes(random) if wide else problems(int(random.integers(1 << 40)))
     solution = train(problem, tol=10.0 ** -random.uniform(2, 9))
     refits, free = hostile_refits(random, problem), problem.fit_intercept
     rows = np.sort(random.choice(problem.n_rows, min(3, problem.n_rows), replace=False))
@@ -125,10 +127,10 @@ def refitted_classes(random: np.random.Generator) -> Iterator[Answer]:
     flat = [value for line in exact for value in line]
     start, mine = (solution, refits) if problem.scaling == "sum" else (summed(solution), refits.summed(problem))
     with np.errstate(all="ignore"):
-        family = ClassRefits(ClassRows(start.problem, start.point), mine)
+        family = WideClasses(start, mine) if wide else ClassRefits(ClassRows(start.problem, start.point), mine)
         for n_steps in (1, 4):
             found = family.bounds(rows, reference, lambda lower, _: np.zeros(len(lower), dtype=bool), n_steps)
-            yield f"ClassRefits, {n_steps} steps", flat, *(ends.ravel() for ends in found)
+            yield f"{type(family).__name__} with refits, {n_steps} steps", flat, *(ends.ravel() for ends in found)
         found = leave_one_out(solution, refits=refits, width=random.choice([None, 1e-6]), max_seconds=2.0).bounds
     scores = [value for line in exact for value in line[: problem.n_scores]]
     yield "leave-one-out of classes with refits", scores, found.lower[rows].ravel(), found.upper[rows].ravel()

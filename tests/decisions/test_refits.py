@@ -133,6 +133,32 @@ def test_bounds_of_classes_hold_the_optimum_of_the_refitted_problem(kind, power)
         assert np.all(best.upper - best.lower < 1e-7)
 
 
+@pytest.mark.parametrize("kind", ["strengths", "fills", "class_factors", "nothing"])
+@pytest.mark.parametrize("scaling", ["sum", "mean"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_bounds_of_classes_of_wide_data_hold_the_optimum(kind, scaling, fit_intercept):
+    """Columns with heavy tails: single rows change what is refitted by much, and no row is trained over the columns."""
+    rng = np.random.default_rng([len(kind), fit_intercept])
+    n_rows, n_columns = 24, 60
+    X = np.exp(1.2 * rng.normal(size=(n_rows, n_columns)))
+    y = np.arange(n_rows) % 3
+    problem = glru.Problem(X, y, glru.Multinomial(), glru.L2(2.0), fit_intercept=fit_intercept, scaling=scaling)
+    refits = {
+        "strengths": Refits(strengths=rng.uniform(0.7, 1.1, size=X.shape)),
+        "fills": replace(make_refits(rng, problem, ["fills"]), strengths=rng.uniform(0.9, 1.1, size=X.shape)),
+        "class_factors": Refits(class_factors=rng.uniform(0.9, 1.1, size=(n_rows, 3)), groups=y),
+        "nothing": None,
+    }[kind]
+    found = leave_one_out(glru.solve(problem, tol=1e-8), refits=refits, width=1e-5)
+    assert found.certified and found.n_trainings == 0 and "newton" in found.decided_by
+    for row in range(n_rows):
+        changed = problem.without(np.array([row])) if refits is None else refits.problem(problem, row)
+        region = ClassEllipsoid.at(changed.require_weight(), train(changed, tol=0.0).point)
+        best = region.score_bounds(changed.matrix[row : row + 1])
+        assert np.all(best.lower[0] <= found.bounds.upper[row]) and np.all(best.upper[0] >= found.bounds.lower[row])
+        assert np.all(best.upper - best.lower < 1e-6)
+
+
 def test_bounds_of_classes_cover_factors_that_are_off():
     rng, error = np.random.default_rng(10), 1e-4
     X = rng.normal(size=(200, 2))
@@ -377,7 +403,7 @@ def test_strengths_that_shrink_in_the_span_of_the_other_rows(kind, size):
             largest = scipy.linalg.eigvalsh(new, old)[-1]
             if factors is not None:
                 largest = max(largest, 1.0 / factors[row].min())
-            assert largest <= family.growth[row] <= 15.0 * largest
+            assert largest <= family.sides.growth[row] <= 15.0 * largest
 
 
 @pytest.mark.parametrize("kind", ["scaler", "any"])
@@ -391,7 +417,7 @@ def test_wide_bounds_of_strengths_that_shrink(kind, error, size):
     family = WideRefits(
         glru.solve(problem, tol=1e-10), Refits(strengths=strengths, filled=filled, fills=fills, error=error)
     )
-    assert family.shrunk is not None and (size or family.growth.max() < 0.9 / strengths.min())
+    assert family.sides.shrunk is not None and (size or family.sides.growth.max() < 0.9 / strengths.min())
     off, far = error * np.maximum(1.0, strengths), (size > 0.0) * error * np.abs(problem.X).max(axis=0)
     true = [(strengths, fills)] if error == 0.0 else [(strengths - off, fills + far), (strengths + off, fills - far)]
     optima = [

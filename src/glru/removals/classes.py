@@ -74,7 +74,8 @@ class ClassRemovals(Removals):
 
     def has_proof(self) -> bool:
         """Whether trainings are certified, by a Hessian or by the gap."""
-        return has_classes(self.problem) or has_class_ball(self.problem)
+        # What a training over the rows leaves open, one over the columns decides rarely, at many times its cost.
+        return self.wide is None and (has_classes(self.problem) or has_class_ball(self.problem))
 
     def batch_followed(self) -> list[Rows]:
         """The open rows whose refits are described by changes of the problem, in batches that fit the memory limit."""
@@ -114,7 +115,8 @@ class ClassRemovals(Removals):
         if self.problem.scaling == "mean":
             refits = Refits(alone=np.zeros(self.problem.n_rows, dtype=bool)) if refits is None else refits
             start, refits = summed(start), refits.summed(self.problem)
-        return WideClasses(start, refits)
+        found = WideClasses(start, refits)
+        return found if found.usable else None
 
     @cached_property
     def reference(self) -> Rows:

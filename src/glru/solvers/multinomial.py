@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, final
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from glru import duality
 from glru.linalg import UNIT, Array, gamma
@@ -43,6 +44,9 @@ DIRECT_UNKNOWNS = 2500
 
 ROW_SPACE, ROW_SPACE_TOL = 1000, 1e-9
 """Wide data of more rows than this is not trained in the space of its rows, nor any to smaller gaps: eigenvalues of the Gram matrix are off by units of the largest."""
+
+ROW_SPACE_RAISED = 1e-12
+"""Share of its diagonal by which the Gram matrix is raised before it is factored: some hundred times its rounding."""
 
 BLOCK_COLUMNS = 1500
 """Diagonal blocks of more columns than this are not factored."""
@@ -125,21 +129,21 @@ def _is_wide(problem: Problem) -> bool:
 def _row_space_newton(problem: Problem, start: Point, stop: Stop) -> Run:
     r"""Newton steps in coordinates of the space :math:`\Lambda^{-1} X^\top` that holds the optimum.
 
-    With :math:`X \Lambda^{-1} X^\top = V E V^\top` the rows are :math:`V E^{1/2}` there, under a penalty of strength 1.
+    With :math:`K = X \Lambda^{-1} X^\top = L L^\top` the rows are ``L`` there, under a penalty of strength 1. ``K`` is raised by a share of each row's own
+    square, far below what its gaps show, so that rows of all lengths keep their digits.
     """
     X, inverse = problem.matrix, 1.0 / problem.quadratic
     gram = X.row_gram(inverse).dense()
     if not (np.all(np.isfinite(gram)) and float(np.trace(gram)) > 1e-280):
         return _run(problem, start, stop, _Products(problem))
-    values, vectors = np.linalg.eigh(gram)
-    kept = values > 1e-14 * values[-1]
-    roots, vectors = np.sqrt(values[kept]), vectors[:, kept]
-    small = problem.derive(X=vectors * roots, penalty=L2(1.0), column_names=None)
-    coef = ((vectors.T @ problem.scores(start.coef)) / roots[:, None]).T
+    gram += np.diag(ROW_SPACE_RAISED * np.diagonal(gram) + 1e-290)
+    rows = np.linalg.cholesky(gram)
+    small = problem.derive(X=rows, penalty=L2(1.0), column_names=None)
+    coef = solve_triangular(rows, problem.scores(start.coef), lower=True).T
     solver = _Direct(small) if direct_is_cheaper(small) else _Products(small)
 
     def widen(coef: Array) -> Array:
-        return np.asarray((X.T @ (vectors @ (coef / roots).T)).T * inverse)
+        return np.asarray((X.T @ solve_triangular(rows, coef.T, lower=True, trans=1)).T * inverse)
 
     def until(state: State) -> bool:
         assert stop.until is not None
