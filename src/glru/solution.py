@@ -194,7 +194,8 @@ def make_solution(
     problem: Problem, point: Point, n_iter: int, status: Status, solver: str, before: tuple[Array, Array] | None = None
 ) -> Solution:
     """The solution at a point, with all products and the gap computed afresh from the data; ``before``: kept, and with it the expansion there."""
-    dual, here = point.dual, None if before is None else expand(problem, point)
+    dual = point.dual
+    here = None if before is None or not problem.unpenalised.size else expand(problem, point)
     if dual is None:
         dual = find_dual(problem, problem.scores(point.coef, point.intercept))
     scores = None if here is None or here.rows is None else here.rows.scores

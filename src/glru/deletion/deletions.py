@@ -12,9 +12,9 @@ rows, second order, Newton steps of many models together, Newton steps of one mo
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,12 +36,13 @@ from glru.duality import explain_missing_optimum, lacks_class
 from glru.linalg import FEW, Array, calm_blas, gamma, length
 from glru.metric.columns import ColumnMetric, make_column_metric
 from glru.problem import Point, Problem, make_memory_error, require_one_score, require_problem
-from glru.refine import TRAINED, newton_ellipsoids
+from glru.refine import TRAINED, approach, newton_ellipsoids
 from glru.regions import has_local, list_regions
 from glru.regions.local import local_radius
 from glru.solution import Solution, find_dual
 from glru.solvers import train
-from glru.sums import RowValues
+from glru.solvers.api import choose
+from glru.sums import Expansion, RowValues, assemble_gradient, expand
 from glru.updates.batch import Certified, tighten
 from glru.updates.carried_rows import removal_factors, sum_error
 from glru.updates.gradients import compute_model_scores
@@ -60,6 +61,9 @@ OPEN = STAGES.index("open")
 TIGHT_ETA = 1e-5
 """A metric that is farther than this from the Hessian is formed again at a closer base: standard errors are known no better than that."""
 
+CHORD_STEPS = 2
+"""Steps with the Hessian that training has kept; each costs a share of a Hessian."""
+
 NEAR_FACTOR, COVERED_FACTOR = 1.0 + 5e-5, 1.1
 """Without a row the weights of the others are multiplied by a factor. Up to the first, or up to the second where there are many of them, one base serves
 all: Hessians are then known up to the factor, which a closed form errs by and a Newton step contracts by."""
@@ -69,6 +73,12 @@ NEARLY_DEPENDENT = 1e-6
 
 WORTH_A_STAGE = 1e6
 """A stage before Newton steps is worth its overhead if these would take more operations than this."""
+
+STEPS_ALONE = 16
+"""Newton steps of one model after which it is taken to have no optimum."""
+
+MANY_COLUMNS, ALONE_TOL = 100, 1e-9
+"""From this number of columns on a training may cost less than Newton steps; its relative gap."""
 
 TRIED_DELETIONS = 8
 """Deletions trained one by one without making a radius half as large, after which the rest is left as it is."""
@@ -134,10 +144,43 @@ class Reference:
         return middle, far * (1.0 + gamma(2 * half.size + 16))
 
 
+class _Start(NamedTuple):
+    """Where the base is looked for."""
+
+    problem: Problem
+    point: Point
+    expansion: Expansion | None
+
+
+def _step_on(solution: Solution) -> _Start:
+    """The model after steps with the Hessian before the last one, where training has kept that: so near the optimum that one more Hessian is enough."""
+    problem, point, here = solution.problem, solution.point, solution.expansion
+    constant = problem.loss.self_concordance
+    if solution.before is None or constant is None:
+        return _Start(problem, point, here)
+    here = expand(problem, point) if here is None else here
+    base, hessian = solution.before
+    if constant == 0.0 and not problem.quadratic.any():
+        return _Start(problem, point, replace(here, hessian=hessian))
+    metric = make_column_metric(problem.totals, hessian)
+    for _ in range(CHORD_STEPS if metric.eta < 1.0 else 0):
+        gradient = assemble_gradient(problem.totals, point, here.gradient)
+        ahead = point.moved(-metric.solve(gradient))
+        scores = problem.scores(ahead.coef, ahead.intercept)
+        moved, drift = (constant * float(np.abs(scores - before).max()) for before in (here.rows.scores, base))
+        # The step that follows is exact, and leaves hardly more than its square.
+        if moved < 0.5 * TIGHT_ETA or not drift < 1.0:
+            break
+        point, here = ahead, expand(problem, ahead)
+        if moved * drift < 0.5 * TIGHT_ETA:
+            break
+    return _Start(problem, point, here)
+
+
 def make_local_base(solution: Solution, highest: float | None = None) -> LocalRows:
     """The base of all deletions under the local certificate, at most a few Newton steps from a solution; ``highest``: of the factors that it covers."""
     problem = solution.problem
-    family = LocalRows(solution, 1.0, highest)
+    family = LocalRows(_step_on(solution), 1.0, highest)
     if not family.converged:
         family = LocalRows(train(problem, tol=ACCURATE, start=solution), 1.0, highest)
     if family.usable and family.middle_eta > TIGHT_ETA:
@@ -324,14 +367,13 @@ class Deletions:
 
     def run(self, width: float) -> None:
         """All stages in order, each on the deletions that are not known well enough yet."""
-        self.narrow(np.arange(self.n_deletions), width)
+        left = self.narrow(np.arange(self.n_deletions), width)
         # Moves that became known better are shorter, and so is the scale: radii that were small enough may not be so any more.
-        left = self.open(width)
-        self.narrow(left[self.stage_codes[left] < STAGES.index("refine")], width)
-        self.stage_codes[self.open(width)] = OPEN
+        again = left[self.stage_codes[left] < STAGES.index("refine")]
+        self.stage_codes[self.narrow(again, width) if again.size else left] = OPEN
 
-    def narrow(self, members: Rows, width: float) -> None:
-        """Make the radii of some deletions at most a share of their scale, as far as stages and budget allow."""
+    def narrow(self, members: Rows, width: float) -> Rows:
+        """Make the radii of some deletions at most a share of their scale, as far as stages and budget allow; returns all that are open then."""
         chosen = np.zeros(self.n_deletions, dtype=bool)
         chosen[members] = True
         stages: list[tuple[str, Callable[[Rows, float], None]]] = [
@@ -358,6 +400,7 @@ class Deletions:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - begin
             left = self.open(width)
             self.report(stage, self.n_deletions - left.size, self.n_deletions)
+        return left
 
     def directions(self, members: Rows | slice) -> Array:
         """The candidates' moves in the coordinates of the metric, one row each; what they are is not said where nothing is known of a deletion."""
@@ -595,6 +638,8 @@ class Deletions:
                 self._group_rows.second_order(here, partial(self._take_in, stage="second order"))
 
     def _groups(self, groups: Rows, width: float) -> None:
+        if not self._group_rows.is_worthwhile:
+            return
         for here in self._group_batches(groups):
             candidates = self._group_rows.candidates(here, partial(self._take_in, stage="newton"))
             tighten(candidates, lambda lower, upper: self._is_enough(upper, width), BATCH_STEPS)
@@ -634,20 +679,31 @@ class Deletions:
         self._take_in(np.array([member]), moves[None, :], np.array([radius]), stage)
 
     def _refine(self, member: int, width: float) -> bool:
-        """Newton steps of one model with Hessians of its own, each followed by its certificate; whether there were any."""
+        """Newton steps of one model with Hessians of its own, and ellipsoids where they end; whether there were any."""
         reference, problem = self.reference, self._left_without(member)
         if problem is None or not has_local(problem):
             return False
         with np.errstate(all="ignore"):
-            for region in newton_ellipsoids(problem, reference.point):
+            if problem.n_columns >= MANY_COLUMNS and choose(problem, reference.point)[0][0] != "newton":
+                point = train(problem, tol=ALONE_TOL, start=reference.point).point
+                self.n_trainings += 1
+            else:
+                point, n_steps = approach(problem, reference.point, STEPS_ALONE)
+                if n_steps == STEPS_ALONE:
+                    return True
+            for region in newton_ellipsoids(problem, point):
                 if not np.isfinite(region.radius) or not isinstance(region.metric, ColumnMetric):
                     continue
-                across = float(np.linalg.norm(reference.metric.factor @ region.metric.inverse, 2))
-                across *= 1.0 + 4.0 * (region.metric.solve_error + reference.metric.solve_error)
-                model = region.point.packed(problem.fit_intercept)
-                self._take_model(member, model, region.radius * across, "refine")
-                if self.radii[member] <= width * self.scale[member]:
-                    break
+                across = reference.metric.factor @ region.metric.inverse
+                # The norm of all entries may be large enough, and costs nothing beside the spectral one.
+                for norm in ("fro", 2):
+                    ratio = float(np.linalg.norm(across, norm))
+                    ratio *= 1.0 + 4.0 * (region.metric.solve_error + reference.metric.solve_error)
+                    self._take_model(
+                        member, region.point.packed(problem.fit_intercept), region.radius * ratio, "refine"
+                    )
+                    if self.radii[member] <= width * self.scale[member]:
+                        return True
         return True
 
     def _train(self, member: int, width: float) -> bool:
@@ -655,6 +711,8 @@ class Deletions:
         problem = self._left_without(member)
         # What is nearly known after Newton steps is limited by rounding, and a training would not know it better.
         if problem is None or self.radii[member] <= 10.0 * width * self.scale[member]:
+            return False
+        if problem.unpenalised.size and has_local(problem):
             return False
         with np.errstate(all="ignore"):
             if explain_missing_optimum(problem) is not None:

@@ -491,7 +491,7 @@ def _finish(problem: Problem, run: Run, tol: float, name: str) -> Solution:
     if solution is None or not np.isfinite(solution.solver_gap):
         if point.dual is not None:
             point = replace(point, dual=duality.make_feasible_dual(problem, point.dual))
-        solution = make(problem, point, before=run.before if problem.unpenalised.size else None)
+        solution = make(problem, point, before=run.before)
     reached = solution.reached(tol)
     if reached == (run.status == "converged") or run.status == "stopped":
         return solution

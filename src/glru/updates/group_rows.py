@@ -17,9 +17,18 @@ from glru.linalg import CHUNK_BYTES, FEW, TINY, Array, Entries, gamma, length
 from glru.updates.batch import SLOW, Certified
 from glru.updates.carried_rows import sum_error
 from glru.updates.gradients import Gradients
-from glru.updates.local_rows import LocalRows, removal_radii
+from glru.updates.local_rows import HESSIANS_ALONE, LOSS_COST, LocalRows, removal_radii
 from glru.updates.moments import coordinates
 from glru.updates.second_order import half_errors
+
+STEP_OVERHEAD, ALONE_OVERHEAD = 3e5, 1e6
+"""Nanoseconds of the calls of a step of a batch of groups, and of the steps of one group's model alone."""
+
+USUAL_STEPS, MOST_OF_ALONE = 3, 0.4
+"""Steps that a batch of groups is expected to take, and the most that these may cost of steps of each model alone."""
+
+ASKED = 1e-8
+"""What steps may leave of a gradient's norm for the price of steps alone: where one leaves more, these are quicker."""
 
 Rows = NDArray[np.intp]
 Found = Callable[[Rows, Array, Array], None]
@@ -108,6 +117,25 @@ class GroupRows:
         return new
 
     @property
+    def step_cost(self) -> float:
+        """A step and its certificate in units of the steps of one group's model alone, the calls of both counted."""
+        problem, size = self.family.problem, self.family.base.metric.size
+        # Products with many models at once cost a share of those with one.
+        step = 0.3 * (problem.matrix.product_cost + LOSS_COST * problem.n_rows) + 4.0 * size**2
+        return (step + STEP_OVERHEAD / self.factors.size) / self._cost_alone
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether steps of all groups together are expected to cost much less than those of one group's model after the other."""
+        start = 0.5 * self.family.base.metric.size**3 + 2.0 * STEP_OVERHEAD / self.factors.size
+        return start / self._cost_alone + USUAL_STEPS * self.step_cost < MOST_OF_ALONE
+
+    @property
+    def _cost_alone(self) -> float:
+        """Nanoseconds, roughly and on one core, of the steps of one group's model alone."""
+        return ALONE_OVERHEAD + (1.0 + HESSIANS_ALONE) * self.family.problem.matrix.gram_cost
+
+    @property
     def has_second_order(self) -> bool:
         """Whether :meth:`second_order` applies, and is expected to be cheaper than a pass for all groups."""
         plain = self.family.base.constant > 0.0 and bool(np.all(self.factors == 1.0))
@@ -176,8 +204,6 @@ class GroupRows:
 class GroupCandidates:
     """Models without one group of rows each: the candidates of :func:`glru.updates.batch.tighten`, whose bounds are radii."""
 
-    contraction, cost = SLOW, 0.0
-
     def __init__(
         self,
         family: GroupRows,
@@ -194,6 +220,8 @@ class GroupCandidates:
         self.theta, self.factors, self.found = theta, factors, found
         self.base_gradients, self.base_errors = base_gradients, base_errors
         self.models = self.steps = np.empty(0)
+        self.cost = family.step_cost
+        self.contraction = min(SLOW, ASKED**self.cost)
 
     def solve(self, gradients: Array) -> Array:
         """Newton steps for gradients in the coordinates of the metric, one row each; 0 where there are none."""
