@@ -120,8 +120,10 @@ class Penalty(ABC):
     def fenchel_young(self, w: ArrayLike, v: ArrayLike) -> Array:
         """``rho_j(w_j) + rho_j*(v_j) - w_j v_j`` as a sum of non-negative terms; ``+inf`` off the domain."""
         w, v = np.asarray(w, dtype=np.float64), np.asarray(v, dtype=np.float64)
-        if self.smooth and self.strong_convexity > 0.0:
-            return 0.5 * self.quadratic * (w - v / self.quadratic) ** 2
+        if self.smooth:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                square = 0.5 * self.quadratic * (w - v / self.quadratic) ** 2
+            return np.where(self.quadratic > 0.0, square, np.where(v == 0.0, 0.0, np.inf))
         lam, excess = self._excess(v)
         with np.errstate(divide="ignore", invalid="ignore"):
             target = np.where(excess > 0.0, np.sign(v) * (excess / lam), 0.0)

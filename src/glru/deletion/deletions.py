@@ -166,6 +166,7 @@ def _step_on(solution: Solution) -> _Start:
     for _ in range(CHORD_STEPS if metric.eta < 1.0 else 0):
         gradient = assemble_gradient(problem.totals, point, here.gradient)
         ahead = point.moved(-metric.solve(gradient))
+        assert here.rows is not None
         scores = problem.scores(ahead.coef, ahead.intercept)
         moved, drift = (constant * float(np.abs(scores - before).max()) for before in (here.rows.scores, base))
         # The step that follows is exact, and leaves hardly more than its square.

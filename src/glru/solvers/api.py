@@ -17,6 +17,7 @@ from glru.problem import Point, Problem, make_memory_error, require_problem
 from glru.regions import LocalEllipsoid, has_local
 from glru.regions.class_sums import ClassSums
 from glru.regions.classes import ClassEllipsoid, require_classes
+from glru.regions.local import bound_row_norm, local_radius
 from glru.rows import MAX_COLUMNS
 from glru.solution import Solution, make_solution, relative
 from glru.solvers.dual_cd import dual_cd
@@ -25,7 +26,7 @@ from glru.solvers.multinomial import class_newton, class_newton_cg, class_newton
 from glru.solvers.newton import Run, Stop, Until, has_sample, local_gap, newton, sample_of, uses_row_space, zero_point
 from glru.solvers.newton_cg import LARGE, newton_cg, newton_cg_in_passes
 from glru.solvers.prox_newton import prox_newton
-from glru.sums import dual_gap, objective_value
+from glru.sums import assemble_gradient, dual_gap, objective_value
 
 Solver = Literal["auto", "newton", "newton-cg", "prox-newton", "dual-cd", "interior-point", "proximal-point"]
 
@@ -142,13 +143,16 @@ def _has_one_optimum(solution: Solution) -> bool:
     problem = solution.problem
     if not has_local(problem):
         return False
-    if solution.before is not None:
-        # The Hessian before the last step is at hand.
-        scores, hessian = solution.before
+    here, constant = solution.expansion, problem.loss.self_concordance
+    if solution.before is not None and here is not None and here.rows is not None and constant is not None:
+        # The Hessian before the last step is at hand. A gradient of twice the length, at scores twice as far away, has room for every rounding error.
+        base, hessian = solution.before
         metric = make_column_metric(problem.totals, hessian)
-        if np.isfinite(
-            LocalEllipsoid.in_metric(problem, solution.point, metric, scores, here=solution.expansion).radius
-        ):
+        moved = float(np.abs(here.rows.scores - base).max())
+        gradient = assemble_gradient(problem.totals, solution.point, here.gradient)
+        nu = metric.gradient_norm(gradient, np.zeros_like(gradient)) if metric.eta < 0.5 else np.inf
+        largest = bound_row_norm(metric, problem.totals.largest_norm)
+        if np.isfinite(local_radius(constant, 2.0 * largest, np.asarray(2.0 * nu), 2.0 * constant * moved)):
             return True
     return bool(np.isfinite(LocalEllipsoid.at(problem, solution.point).radius))
 
