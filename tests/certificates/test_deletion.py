@@ -637,7 +637,7 @@ def test_candidates_are_kept_only_where_they_are_better():
     result = glru.influence(problem, width=1e-8)
     deletions: Deletions = result._deletions
     before, moves = deletions.radii.copy(), deletions.directions(np.arange(40))
-    deletions._closed_form(np.arange(40), sharp=False)
+    deletions._closed(np.arange(40), 1e-8)
     np.testing.assert_array_equal(deletions.radii, before)
     np.testing.assert_array_equal(deletions.directions(np.arange(40)), moves)
 

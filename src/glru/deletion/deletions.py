@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,18 +36,18 @@ from glru.duality import explain_missing_optimum, lacks_class
 from glru.linalg import FEW, Array, calm_blas, gamma, length
 from glru.metric.columns import ColumnMetric, make_column_metric
 from glru.problem import Point, Problem, make_memory_error, require_one_score, require_problem
-from glru.refine import TRAINED, approach, newton_ellipsoids
+from glru.refine import APPROACH_STEPS, TRAINED, approach, newton_ellipsoids
 from glru.regions import has_local, list_regions
 from glru.regions.local import local_radius
 from glru.solution import Solution, find_dual
 from glru.solvers import train
 from glru.solvers.api import choose
-from glru.sums import Expansion, RowValues, assemble_gradient, expand
+from glru.sums import RowValues, assemble_gradient, expand
 from glru.updates.batch import Certified, tighten
 from glru.updates.carried_rows import removal_factors, sum_error
 from glru.updates.gradients import compute_model_scores
 from glru.updates.group_rows import GroupRows
-from glru.updates.local_rows import LocalRows, Removals, RowCandidates, RowMoves
+from glru.updates.local_rows import LocalRows, Removals, RowCandidates
 from glru.updates.moments import coordinates
 from glru.updates.second_order import second_order_steps
 
@@ -75,7 +75,7 @@ WORTH_A_STAGE = 1e6
 """A stage before Newton steps is worth its overhead if these would take more operations than this."""
 
 STEPS_ALONE = 16
-"""Newton steps of one model after which it is taken to have no optimum."""
+"""Newton steps of one model without a penalty after which it is taken to have no optimum."""
 
 MANY_COLUMNS, ALONE_TOL = 100, 1e-9
 """From this number of columns on a training may cost less than Newton steps; its relative gap."""
@@ -144,29 +144,24 @@ class Reference:
         return middle, far * (1.0 + gamma(2 * half.size + 16))
 
 
-class _Start(NamedTuple):
-    """Where the base is looked for."""
+def _step_closer(solution: Solution) -> Solution:
+    """The model after steps with the Hessian before the last one, where training has kept that: so near the optimum that one more Hessian is enough.
 
-    problem: Problem
-    point: Point
-    expansion: Expansion | None
-
-
-def _step_on(solution: Solution) -> _Start:
-    """The model after steps with the Hessian before the last one, where training has kept that: so near the optimum that one more Hessian is enough."""
+    It is a place to start from: its objective and its gap are those before the steps.
+    """
     problem, point, here = solution.problem, solution.point, solution.expansion
     constant = problem.loss.self_concordance
     if solution.before is None or constant is None:
-        return _Start(problem, point, here)
-    here = expand(problem, point) if here is None else here
+        return solution
     base, hessian = solution.before
-    if constant == 0.0 and not problem.quadratic.any():
-        return _Start(problem, point, replace(here, hessian=hessian))
+    here = expand(problem, point) if here is None else here
+    if constant == 0.0:
+        # One Hessian for all models; what is kept has the penalty's in it.
+        return solution if problem.quadratic.any() else replace(solution, expansion=replace(here, hessian=hessian))
     metric = make_column_metric(problem.totals, hessian)
     for _ in range(CHORD_STEPS if metric.eta < 1.0 else 0):
-        gradient = assemble_gradient(problem.totals, point, here.gradient)
-        ahead = point.moved(-metric.solve(gradient))
         assert here.rows is not None
+        ahead = point.moved(-metric.solve(assemble_gradient(problem.totals, point, here.gradient)))
         scores = problem.scores(ahead.coef, ahead.intercept)
         moved, drift = (constant * float(np.abs(scores - before).max()) for before in (here.rows.scores, base))
         # The step that follows is exact, and leaves hardly more than its square.
@@ -175,13 +170,13 @@ def _step_on(solution: Solution) -> _Start:
         point, here = ahead, expand(problem, ahead)
         if moved * drift < 0.5 * TIGHT_ETA:
             break
-    return _Start(problem, point, here)
+    return replace(solution, coef=point.coef, intercept=point.intercept, known_pair=None, expansion=here)
 
 
 def make_local_base(solution: Solution, highest: float | None = None) -> LocalRows:
     """The base of all deletions under the local certificate, at most a few Newton steps from a solution; ``highest``: of the factors that it covers."""
     problem = solution.problem
-    family = LocalRows(_step_on(solution), 1.0, highest)
+    family = LocalRows(_step_closer(solution), 1.0, highest)
     if not family.converged:
         family = LocalRows(train(problem, tol=ACCURATE, start=solution), 1.0, highest)
     if family.usable and family.middle_eta > TIGHT_ETA:
@@ -378,15 +373,13 @@ class Deletions:
         chosen = np.zeros(self.n_deletions, dtype=bool)
         chosen[members] = True
         stages: list[tuple[str, Callable[[Rows, float], None]]] = [
-            ("refine", partial(self._work_one_by_one, self._refine)),
-            ("training", partial(self._work_one_by_one, self._train)),
+            ("refine" if has_local(self.problem) else "training", self._work_one_by_one)
         ]
         if self.family is not None and self.codes is not None:
             stages = [("second order", self._group_second_order), ("newton", self._groups), *stages]
         elif self.family is not None:
             stages = [
                 ("closed form", self._closed),
-                ("closed form", self._sharp),
                 ("second order", self._second_order),
                 ("newton", self._newton),
                 *stages,
@@ -530,37 +523,17 @@ class Deletions:
 
     def _closed(self, rows: Rows, width: float) -> None:
         """The closed form with the largest norm of a row."""
-        self._closed_form(rows, sharp=False)
-
-    def _sharp(self, rows: Rows, width: float) -> None:
-        """The closed form with what it does to the other rows."""
-        assert self.family is not None
-        # One Gram matrix against the scores and slopes of all rows under each model.
-        spared = self._spared(rows.size) - self.problem.n_rows * self.reference.size**2
-        if (rows.size > MANY_ROWS or spared > WORTH_A_STAGE) and self.family.has_sharp:
-            self._closed_form(rows, sharp=True)
-
-    def _spared(self, n_deletions: int) -> float:
-        """Operations for the scores and slopes of all rows under some models."""
-        return float(self.problem.n_rows * n_deletions * (2 * self.reference.size + 30))
-
-    def _closed_form(self, rows: Rows, sharp: bool) -> None:
         for family, mine in self._group(rows):
-            chosen = rows[mine]
-            if not family.usable or (sharp and not family.has_sharp):
-                continue
-            if family is self.family and chosen.size == self.n_deletions:
+            if family is self.family and mine.size == self.n_deletions:
                 for here in self.chunks(self.n_deletions, SHORT_ROWS):
                     self._take_closed(family, np.arange(here.start, here.stop), self._removals_of(here))
-            else:
-                removals = family.removals(chosen)
-                others = family.bound_row_moves(chosen, removals) if sharp else None
-                self._take_closed(family, chosen, removals, others)
+            elif family.usable:
+                self._take_closed(family, rows[mine], family.removals(rows[mine]))
 
-    def _take_closed(self, family: LocalRows, rows: Rows, removals: Removals, others: RowMoves | None = None) -> None:
-        """Take in the closed form of some rows; ``others``: what it does to other rows, where that is known."""
+    def _take_closed(self, family: LocalRows, rows: Rows, removals: Removals) -> None:
+        """Take in the closed form of some rows."""
         base = family.base
-        _, nu, exponents = base.remainders(removals, family.largest_norm, others)
+        _, nu, exponents = base.remainders(removals, family.largest_norm)
         radii, _ = base.radii(removals, family.largest_norm, nu, exponents)
         reach = np.abs(removals.multipliers) * removals.norms + removals.base_norms
         # Directions err by four solve errors of their parts, what they do to the row's own score by five.
@@ -598,7 +571,9 @@ class Deletions:
             factors = np.unique(self.factors[rows[mine]])
             if family is self.family and factors.size == 1:
                 family = self._family(float(factors[0]))
-            if not (family.knows_second_order and self._spared(mine.size) > WORTH_A_STAGE):
+            # Operations for the scores and slopes of all rows under all models.
+            spared = float(self.problem.n_rows * mine.size * (2 * self.reference.size + 30))
+            if not (family.knows_second_order and spared > WORTH_A_STAGE):
                 continue
             base, removals = family.base, family.removals(rows[mine])
             found = second_order_steps(family, rows[mine])
@@ -658,70 +633,58 @@ class Deletions:
         usual = float(length(known)) / np.sqrt(max(known.size, 1)) if known.size else 0.0
         return radii + self.reference.radius <= width * usual
 
-    def _work_one_by_one(self, work: Callable[[int, float], bool], members: Rows, width: float) -> None:
-        """Work on one model at a time, those of which nothing is known first; ends where that does not help any more."""
+    def _work_one_by_one(self, members: Rows, width: float) -> None:
+        """Find one model at a time, those of which nothing is known first; ends where that does not help any more."""
         order = members[np.argsort(~np.isinf(self.radii[members]), kind="stable")]
         failed = 0
         for member in order:
             if self.budget.spent or failed >= TRIED_DELETIONS:
                 return
-            before = self.radii[member]
-            if work(int(member), width):
-                failed = 0 if self.radii[member] < 0.5 * before else failed + 1
-
-    def _left_without(self, member: int) -> Problem | None:
-        """The problem without the rows of a deletion, if something can be trained on it."""
-        problem = self.problem.without(self.rows_of(member))
-        return None if not problem.weights.any() or lacks_class(problem) else problem
+            problem, before = self.problem.without(self.rows_of(int(member))), self.radii[member]
+            if not problem.weights.any() or lacks_class(problem):
+                continue
+            with np.errstate(all="ignore"):
+                (self._refine if has_local(problem) else self._train)(problem, int(member), width)
+            failed = 0 if self.radii[member] < 0.5 * before else failed + 1
 
     def _take_model(self, member: int, model: Array, radius: float, stage: str) -> None:
         reference = self.reference
         moves = reference.metric.factor @ (model - reference.point.packed(self.problem.fit_intercept))
         self._take_in(np.array([member]), moves[None, :], np.array([radius]), stage)
 
-    def _refine(self, member: int, width: float) -> bool:
-        """Newton steps of one model with Hessians of its own, and ellipsoids where they end; whether there were any."""
-        reference, problem = self.reference, self._left_without(member)
-        if problem is None or not has_local(problem):
-            return False
-        with np.errstate(all="ignore"):
-            if problem.n_columns >= MANY_COLUMNS and choose(problem, reference.point)[0][0] != "newton":
-                point = train(problem, tol=ALONE_TOL, start=reference.point).point
-                self.n_trainings += 1
-            else:
-                point, n_steps = approach(problem, reference.point, STEPS_ALONE)
-                if n_steps == STEPS_ALONE:
-                    return True
-            for region in newton_ellipsoids(problem, point):
-                if not np.isfinite(region.radius) or not isinstance(region.metric, ColumnMetric):
-                    continue
-                across = reference.metric.factor @ region.metric.inverse
-                # The norm of all entries may be large enough, and costs nothing beside the spectral one.
-                for norm in ("fro", 2):
-                    ratio = float(np.linalg.norm(across, norm))
-                    ratio *= 1.0 + 4.0 * (region.metric.solve_error + reference.metric.solve_error)
-                    self._take_model(
-                        member, region.point.packed(problem.fit_intercept), region.radius * ratio, "refine"
-                    )
-                    if self.radii[member] <= width * self.scale[member]:
-                        return True
-        return True
+    def _refine(self, problem: Problem, member: int, width: float) -> None:
+        """Newton steps of one model with Hessians of its own, and ellipsoids where they end."""
+        reference = self.reference
+        if problem.n_columns >= MANY_COLUMNS and choose(problem, reference.point)[0][0] != "newton":
+            point = train(problem, tol=ALONE_TOL, start=reference.point).point
+            self.n_trainings += 1
+        else:
+            most = STEPS_ALONE if problem.unpenalised.size else APPROACH_STEPS
+            point, n_steps = approach(problem, reference.point, most)
+            if n_steps == most:
+                return
+        for region in newton_ellipsoids(problem, point):
+            if not np.isfinite(region.radius) or not isinstance(region.metric, ColumnMetric):
+                continue
+            across = reference.metric.factor @ region.metric.inverse
+            # The norm of all entries may be large enough, and costs nothing beside the spectral one.
+            for norm in ("fro", 2):
+                ratio = float(np.linalg.norm(across, norm))
+                ratio *= 1.0 + 4.0 * (region.metric.solve_error + reference.metric.solve_error)
+                self._take_model(member, region.point.packed(problem.fit_intercept), region.radius * ratio, "refine")
+                if self.radii[member] <= width * self.scale[member]:
+                    return
+        # What is nearly known is limited by rounding, and other regions would not know it better.
+        if not self.radii[member] <= 10.0 * width * self.scale[member]:
+            bounds = _bound_coefs(problem, Point(region.point.coef, region.point.intercept))
+            self._take_model(member, *reference.bound_radius(*bounds), "refine")
 
-    def _train(self, member: int, width: float) -> bool:
-        """Train one model until float64 allows no more; whether that was done."""
-        problem = self._left_without(member)
-        # What is nearly known after Newton steps is limited by rounding, and a training would not know it better.
-        if problem is None or self.radii[member] <= 10.0 * width * self.scale[member]:
-            return False
-        if problem.unpenalised.size and has_local(problem):
-            return False
-        with np.errstate(all="ignore"):
-            if explain_missing_optimum(problem) is not None:
-                return False
+    def _train(self, problem: Problem, member: int, width: float) -> None:
+        """Train one model until float64 allows no more."""
+        if explain_missing_optimum(problem) is None:
             best = train(problem, tol=0.0, start=self.reference.point, until=lambda state: self.budget.spent)
             self._take_model(member, *self.reference.bound_radius(*_bound_coefs(problem, best.point)), "training")
-        self.n_trainings += 1
-        return True
+            self.n_trainings += 1
 
 
 @final
