@@ -70,8 +70,7 @@ class Solution:
     work : int
         Counted work of the training (:func:`glru.linalg.counted`); 0 where the model was not trained here.
     before : tuple of array or None
-        The scores before the last step of a direct Newton training over the columns, and the upper triangle of the Hessian there; kept
-        with unpenalised columns only.
+        The scores before the last step of a direct Newton training over the columns, and the upper triangle of the Hessian there.
 
     Notes
     -----

@@ -1,5 +1,7 @@
 """Influence and the jackknife: every quantity holds its exact value, whatever data and objective are like."""
 
+from unittest.mock import patch
+
 import mpmath
 import numpy as np
 import pandas as pd
@@ -8,6 +10,7 @@ import scipy.sparse as sp
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 
 import glru
+from glru.updates.local_rows import _with_hessian
 from tests.attack.campaign import campaign
 from tests.attack.deletions import Truth
 from tests.cases import stored
@@ -652,3 +655,53 @@ def test_residuals_that_underflow():
     lower, upper = result.measure_bounds("deviance_residual")
     assert lower[-1] < 1e-163 < upper[-1]
     assert np.all(np.subtract(*result.measure_bounds("deletion_residual")[::-1])[-1:] > 0.0)
+
+
+@pytest.mark.parametrize(("n", "d", "scale", "lam"), [(150, 30, 4.0, 0.5), (220, 110, 2.0, 1.0), (60, 90, 2.0, 0.3)])
+def test_few_large_groups_are_refitted_no_farther_than_intervals_say(n, d, scale, lam):
+    """Nearly separable and wide data, where steps of all groups together are not worth their price."""
+    random = np.random.default_rng(0)
+    X, groups = random.normal(size=(n, d)), np.arange(n) % 4
+    y = random.random(n) < 1.0 / (1.0 + np.exp(-scale * X @ random.normal(size=d) / np.sqrt(d)))
+    problem = glru.Problem(X, y, penalty=glru.L2(lam), fit_intercept=True, scaling="sum")
+    result = glru.jackknife(problem, groups=groups)
+    assert set(result.decided_by) <= {"newton", "refine"}
+    full = glru.solve(problem, tol=1e-14)
+    moves = []
+    for group in range(4):
+        without = glru.solve(problem.without(np.flatnonzero(groups == group)), tol=1e-14)
+        moves.append(np.append(without.coef - full.coef, without.intercept - full.intercept))
+    lower, upper = result.standard_error_bounds
+    errors = np.sqrt(0.75 * np.square(moves).sum(axis=0))
+    assert np.all((lower <= errors * (1.0 + 1e-6)) & (errors * (1.0 - 1e-6) <= upper))
+    assert np.all(upper - lower < 0.1 * upper)
+
+
+def test_groups_without_which_classes_are_separable_are_not_trained():
+    random = np.random.default_rng(2)
+    X, groups = random.normal(size=(60, 3)), np.arange(60) % 6
+    y = X[:, 0] > 0.0
+    y[groups == 2] = random.random(10) < 0.5
+    problem = glru.Problem(X, y, penalty=glru.L2(0.0), fit_intercept=True, scaling="sum")
+    result = glru.jackknife(problem, groups=groups)
+    assert result.unknown.tolist() == [2] and result.n_trainings == 0
+    assert np.all(np.isinf(result.standard_error_bounds[1]))
+
+
+def test_influence_forms_one_hessian_after_a_training():
+    """The Hessian before the last step of a training leads so near the optimum that one more is enough."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(30_000, 4))
+    y = random.random(30_000) < 1.0 / (1.0 + np.exp(-X[:, 0]))
+    for strength in (0.0, 1.0):
+        solution = glru.solve(glru.Problem(X, y, penalty=glru.L2(strength), fit_intercept=True, scaling="sum"))
+        assert solution.before is not None
+        with patch("glru.updates.local_rows._with_hessian", side_effect=_with_hessian) as formed:
+            assert glru.influence(solution)._deletions.reference.theta < 1e-5
+        assert formed.call_count == 1
+
+
+def test_groups_have_no_gaps():
+    problem = problem_of(("logistic", 0.1))
+    with pytest.raises(ValueError, match="got 2 entries that are NaN"):
+        glru.jackknife(problem, groups=np.where(np.arange(40) < 2, np.nan, np.arange(40) % 4))

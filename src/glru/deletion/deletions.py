@@ -400,12 +400,11 @@ class Deletions:
         """The candidates' moves in the coordinates of the metric, one row each; what they are is not said where nothing is known of a deletion."""
         places = self._place[members]
         stored = places >= 0
-        closed = self.family is not None and self.codes is None
         found = np.zeros((places.size, self.reference.size))
         found[stored] = self._store[places[stored]]
-        if closed:
-            rest = np.flatnonzero(~stored)
-            found[rest] = self._closed_moves(np.arange(self.n_deletions)[members][rest])
+        if self.family is not None and self.codes is None:
+            rest = np.arange(self.n_deletions)[members][~stored]
+            found[~stored] = self.family.directions(self.family.every.take(rest), self.place_rows(rest))[0]
         return found
 
     def project_moves(self, members: Rows | slice, axes: Array) -> Array:
@@ -490,16 +489,6 @@ class Deletions:
             self._families[factor] = self.family if known else LocalRows(self.family, factor)
         return self._families[factor]
 
-    def _closed_moves(self, rows: Rows | slice) -> Array:
-        """The moves of the closed form at the base of all rows."""
-        assert self.family is not None
-        return self.family.directions(self._removals_of(rows), self.place_rows(rows))[0]
-
-    def _removals_of(self, members: Rows | slice) -> Removals:
-        """Removals at the base of all rows."""
-        assert self.family is not None
-        return self.family.every.take(members)
-
     def _to_metric(self, family: LocalRows, moves: Array) -> Array:
         """Moves from a family's base in the coordinates of its metric, as moves from the reference in those of its metric."""
         if family is self.family:
@@ -526,7 +515,7 @@ class Deletions:
         for family, mine in self._group(rows):
             if family is self.family and mine.size == self.n_deletions:
                 for here in self.chunks(self.n_deletions, SHORT_ROWS):
-                    self._take_closed(family, np.arange(here.start, here.stop), self._removals_of(here))
+                    self._take_closed(family, np.arange(here.start, here.stop), family.every.take(here))
             elif family.usable:
                 self._take_closed(family, rows[mine], family.removals(rows[mine]))
 

@@ -374,6 +374,11 @@ def _group_codes(groups: Any, problem: Problem) -> tuple[NDArray[Any], NDArray[n
     values = np.asarray(groups)
     if values.shape != (problem.n_rows,):
         raise ValueError(f"groups must have one entry per row, {problem.n_rows}; got an array of shape {values.shape}.")
+    missing = np.count_nonzero(np.isnan(values)) if values.dtype.kind == "f" else 0
+    if missing:
+        raise ValueError(
+            f"groups must be all numbers or all text, without gaps; got {missing} entries that are NaN. Name a group for them, or leave these rows out."
+        )
     try:
         labels, codes = np.unique(values, return_inverse=True)
     except TypeError as error:

@@ -6,7 +6,7 @@ import numpy as np
 
 from glru.deletion import Influence
 from glru.deletion.intervals import middle
-from glru.display.scores import BLUE, GREY, ORANGE, make_axes
+from glru.display.scores import BLUE, GREY, ORANGE, Display
 from glru.linalg import Array
 
 KINDS = ("leverage", "cooks_distance", "dfbetas")
@@ -22,7 +22,7 @@ SMALL_MARKS_FROM = 2000
 
 
 @final
-class DeletionDisplay:
+class DeletionDisplay(Display):
     r"""What leaving out each row does to a model.
 
     Parameters
@@ -94,23 +94,14 @@ class DeletionDisplay:
         unit = result.freedom * 0.5 * sum(result.dispersion)
         return cls(kind, lower, upper, result.cooks_distance, result.leverage, unit, names)
 
-    def plot(self, ax: Any = None) -> "DeletionDisplay":
-        """Draw the picture.
+    def _height(self) -> float:
+        return 4.4
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Where to draw; a new figure if not given.
-        """
-        ax = make_axes(ax, height=4.4)
+    def _draw(self, ax: Any) -> None:
         {"leverage": self._leverage, "cooks_distance": self._index, "dfbetas": self._dfbetas}[self.kind](ax)
         unknown = int(np.count_nonzero(~np.isfinite(self.cooks_distance)))
         if unknown:
-            ax.text(
-                0.01, 0.01, f"{unknown} rows without a known optimum are not drawn", transform=ax.transAxes, color=GREY
-            )
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+            ax.set_title(f"{ax.get_title()}\nwithout a known optimum, and not drawn: {unknown}")
 
     @property
     def _threshold(self) -> float:
@@ -217,7 +208,8 @@ class DeletionDisplay:
             ax.axhline(end, color=GREY, linestyle="--", linewidth=0.8)
         ax.axhline(0.0, color="black", linewidth=0.8)
         ax.plot([], [], "--", color=GREY, linewidth=0.8, label="2 / sqrt(n)")
-        ax.set_title(f"what leaving out each of {n_rows} rows does to the coefficients")
+        which = f"{n_shown} coefficients that move most" if n_shown == MOST_COEFS else "coefficients"
+        ax.set_title(f"what leaving out each of {n_rows} rows does to the {which}")
         ax.legend(loc="best", frameon=False)
 
 

@@ -47,6 +47,7 @@ class IntervalsDisplay(Display):
             names[:MAX_DRAWN],
             label,
         )
+        self.n_quantities = len(names)
 
     def _height(self) -> float:
         return 1.2 + 0.24 * len(self.names)
@@ -62,6 +63,8 @@ class IntervalsDisplay(Display):
         ax.set_yticks(places, self.names)
         ax.invert_yaxis()
         ax.set_xlabel(self.label)
+        if len(self.names) < self.n_quantities:
+            ax.set_title(f"the first {len(self.names)} of {self.n_quantities}")
 
 
 Bands = dict[str, tuple[Array, Array]]

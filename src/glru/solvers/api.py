@@ -486,16 +486,16 @@ def _finish(problem: Problem, run: Run, tol: float, name: str) -> Solution:
             slopes = problem.loss.gradient(problem.y, problem.scores(point.coef, point.intercept))
             dual = np.where((problem.weights > 0.0).reshape((-1,) + (1,) * (dual.ndim - 1)), dual, -slopes)
         point = replace(point, dual=dual)
-    # With unpenalised columns the Hessian and the expansion are kept, for a proof that there is one optimum.
-    make = partial(make_solution, n_iter=run.n_iter, status=run.status, solver=name)
+    # With unpenalised columns the expansion is kept beside the Hessian, to tell whether there is one optimum.
+    make = partial(make_solution, n_iter=run.n_iter, status=run.status, solver=name, before=run.before)
     solution = None
     if problem.unpenalised.size and point.dual is not None:
         # A linearised dual point is feasible as it is: its gap tells, for the same price.
-        solution = make(problem, point, before=run.before)
+        solution = make(problem, point)
     if solution is None or not np.isfinite(solution.solver_gap):
         if point.dual is not None:
             point = replace(point, dual=duality.make_feasible_dual(problem, point.dual))
-        solution = make(problem, point, before=run.before)
+        solution = make(problem, point)
     reached = solution.reached(tol)
     if reached == (run.status == "converged") or run.status == "stopped":
         return solution

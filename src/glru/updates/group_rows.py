@@ -7,6 +7,7 @@ all models are one product with the data. Of a quadratic loss they follow from t
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import final
 
@@ -201,27 +202,31 @@ class GroupRows:
 
 
 @final
+@dataclass(eq=False)
 class GroupCandidates:
     """Models without one group of rows each: the candidates of :func:`glru.updates.batch.tighten`, whose bounds are radii."""
 
-    def __init__(
-        self,
-        family: GroupRows,
-        groups: Rows,
-        systems: Array,
-        shares: Array,
-        theta: Array,
-        factors: Array,
-        found: Found,
-        base_gradients: Array,
-        base_errors: Array,
-    ) -> None:
-        self.family, self.groups, self.systems, self.shares = family, groups, systems, shares
-        self.theta, self.factors, self.found = theta, factors, found
-        self.base_gradients, self.base_errors = base_gradients, base_errors
-        self.models = self.steps = np.empty(0)
-        self.cost = family.step_cost
-        self.contraction = min(SLOW, ASKED**self.cost)
+    family: GroupRows
+    groups: Rows
+    systems: Array
+    shares: Array
+    theta: Array
+    factors: Array
+    found: Found
+    base_gradients: Array
+    base_errors: Array
+    models: Array = field(default_factory=lambda: np.empty(0))
+    steps: Array = field(default_factory=lambda: np.empty(0))
+
+    @property
+    def cost(self) -> float:
+        """A step and its certificate per group, in units of the steps of its model alone."""
+        return self.family.step_cost
+
+    @property
+    def contraction(self) -> float:
+        """What a step may leave of a gradient's norm."""
+        return min(SLOW, ASKED**self.cost)
 
     def solve(self, gradients: Array) -> Array:
         """Newton steps for gradients in the coordinates of the metric, one row each; 0 where there are none."""
@@ -282,16 +287,6 @@ class GroupCandidates:
 
     def step(self, members: NDArray[np.bool_]) -> "GroupCandidates":
         """Some of the candidates after one more Newton step."""
-        new = GroupCandidates(
-            self.family,
-            self.groups[members],
-            self.systems[members],
-            self.shares[members],
-            self.theta[members],
-            self.factors[members],
-            self.found,
-            self.base_gradients[members],
-            self.base_errors[members],
-        )
-        new.models = self.models[:, members] + self.family.family.base.metric.inverse @ self.steps[members].T
-        return new
+        names = ("groups", "systems", "shares", "theta", "factors", "base_gradients", "base_errors")
+        models = self.models[:, members] + self.family.family.base.metric.inverse @ self.steps[members].T
+        return replace(self, models=models, **{name: getattr(self, name)[members] for name in names})
