@@ -253,27 +253,15 @@ class LocalEllipsoid(Region):
 
     def carry_to(self, point: Point) -> "LocalEllipsoid":
         """The ellipsoid at another model of the same rows, which are in memory, in the metric of this one: two products, no Hessian."""
-        assert self.rows is not None and self.base is not None
-        return LocalEllipsoid.in_metric(self.rows, point, self.metric, self.base, self.share)
-
-    @classmethod
-    def in_metric(
-        cls,
-        problem: Problem,
-        point: Point,
-        metric: Metric,
-        base: Array,
-        share: float = 0.0,
-        here: Expansion | None = None,
-    ) -> "LocalEllipsoid":
-        """The ellipsoid at a model of rows in memory, in the metric of the Hessian at other scores, ``base``; ``here``: the expansion there, if known."""
-        constant, here = problem.loss.self_concordance, expand(problem, point) if here is None else here
+        problem, base = self.rows, self.base
+        assert problem is not None and base is not None
+        constant, here = problem.loss.self_concordance, expand(problem, point)
         assert here.rows is not None and constant is not None
         moved = float(np.abs(here.rows.scores - base)[problem.weights > 0.0].max(initial=0.0)) * (1.0 + FEW)
         exponent = constant * moved * (1.0 + FEW)
         errors = _bound_errors(problem, point, here.rows.scores)
-        made = _make(problem.totals, point, here, metric, errors, share, moved)
-        return cls(problem.totals, point, *made, problem, base, exponent, share)
+        made = _make(problem.totals, point, here, self.metric, errors, self.share, moved)
+        return LocalEllipsoid(problem.totals, point, *made, problem, base, exponent, self.share)
 
     @classmethod
     def of_sums(cls, totals: Totals, point: Point, here: Expansion) -> "LocalEllipsoid":
