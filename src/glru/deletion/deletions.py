@@ -47,7 +47,7 @@ from glru.updates.batch import Certified, tighten
 from glru.updates.carried_rows import removal_factors, sum_error
 from glru.updates.gradients import compute_model_scores
 from glru.updates.group_rows import GroupRows
-from glru.updates.local_rows import LocalRows, Removals, RowCandidates
+from glru.updates.local_rows import LocalRows, Removals, RowCandidates, RowMoves
 from glru.updates.moments import coordinates
 from glru.updates.second_order import second_order_steps
 
@@ -320,9 +320,9 @@ class Deletions:
         self.radii, self.lengths = np.full(self.n_deletions, np.inf), np.zeros(self.n_deletions)
         self.stage_codes = np.full(self.n_deletions, OPEN, dtype=np.int8)
         self._families: dict[float, LocalRows] = {}
-        self._place = np.full(self.n_deletions, -1, dtype=np.intp)
-        self._store = np.empty((0, self.reference.size))
-        self._n_stored = 0
+        # Where the closed form is as good as anything known, moves are not stored, and take no memory.
+        self._stored = np.zeros(self.n_deletions, dtype=bool)
+        self._moves = np.empty((self.n_deletions, self.reference.size))
         self.seconds["base"] = time.perf_counter() - begin
 
     @cached_property
@@ -351,11 +351,15 @@ class Deletions:
         return np.array([deletion]) if self.codes is None else np.flatnonzero(self.codes == deletion)
 
     @property
+    def _usual(self) -> float:
+        """The root mean square of the lengths of all moves that are known."""
+        known = self.lengths[np.isfinite(self.radii)]
+        return float(length(known)) / np.sqrt(max(known.size, 1))
+
+    @property
     def scale(self) -> Array:
         """What radii are compared with: the length of each move, or the root mean square of all where that is more."""
-        known = self.lengths[np.isfinite(self.radii)]
-        usual = float(length(known)) / np.sqrt(max(known.size, 1))
-        return np.maximum(self.lengths, usual)
+        return np.maximum(self.lengths, self._usual)
 
     def open(self, width: float) -> Rows:
         """The deletions whose radius is more than a share of :attr:`scale`."""
@@ -380,6 +384,7 @@ class Deletions:
         elif self.family is not None:
             stages = [
                 ("closed form", self._closed),
+                ("closed form", self._sharp),
                 ("second order", self._second_order),
                 ("newton", self._newton),
                 *stages,
@@ -398,10 +403,8 @@ class Deletions:
 
     def directions(self, members: Rows | slice) -> Array:
         """The candidates' moves in the coordinates of the metric, one row each; what they are is not said where nothing is known of a deletion."""
-        places = self._place[members]
-        stored = places >= 0
-        found = np.zeros((places.size, self.reference.size))
-        found[stored] = self._store[places[stored]]
+        stored = self._stored[members]
+        found = np.where(stored[:, None], self._moves[members], 0.0)
         if self.family is not None and self.codes is None:
             rest = np.arange(self.n_deletions)[members][~stored]
             found[~stored] = self.family.directions(self.family.every.take(rest), self.place_rows(rest))[0]
@@ -409,7 +412,7 @@ class Deletions:
 
     def project_moves(self, members: Rows | slice, axes: Array) -> Array:
         """The inner products of the candidates' moves with some vectors in the coordinates of the metric, one per column of ``axes``."""
-        if self.family is None or self.codes is not None or (self._place[members] >= 0).any():
+        if self.family is None or self.codes is not None or self._stored[members].any():
             return self.directions(members) @ axes
         problem, base, every = self.problem, self.family.base, self.family.every
         # With R V = I the rows are x = (x V) R, so that a product with V axes errs by no more than one with V and one with the axes do: gamma |x| |V|
@@ -424,14 +427,14 @@ class Deletions:
 
     def own_moves(self, rows: slice) -> Array:
         """What the candidates without each of some rows do to its own score."""
-        stored = np.flatnonzero(self._place[rows] >= 0)
-        found = np.zeros(self._place[rows].size)
+        stored = np.flatnonzero(self._stored[rows])
+        found = np.zeros(self.radii[rows].size)
         if self.family is not None:
             every = self.family.every
             found = every.multipliers[rows] * np.square(every.norms[rows]) + every.base_moves[rows]
         if stored.size:
             mine = stored + rows.start
-            found[stored] = np.einsum("ij,ij->i", self.place_rows(mine), self._store[self._place[mine]])
+            found[stored] = np.einsum("ij,ij->i", self.place_rows(mine), self._moves[mine])
         return found
 
     def place_rows(self, rows: Rows | slice) -> Array:
@@ -449,16 +452,7 @@ class Deletions:
     def _take_in(self, members: Rows, moves: Array, radii: Array, stage: str) -> None:
         """Take in candidates where they are better than what is known; ``radii``: counted from the base, in the metric."""
         better = self._take_radii(members, np.sqrt(np.einsum("ij,ij->i", moves, moves)), radii, stage)
-        mine = members[better]
-        new = np.flatnonzero(self._place[mine] < 0)
-        needed = self._n_stored + new.size
-        if needed > self._store.shape[0]:
-            grown = np.empty((max(needed, 2 * self._store.shape[0]), self.reference.size))
-            grown[: self._n_stored] = self._store[: self._n_stored]
-            self._store = grown
-        self._place[mine[new]] = np.arange(self._n_stored, needed)
-        self._n_stored = needed
-        self._store[self._place[mine]] = moves[better]
+        self._stored[members[better]], self._moves[members[better]] = True, moves[better]
 
     def _take_radii(self, members: Rows, lengths: Array, radii: Array, stage: str) -> Rows:
         """Take in what is known about candidates where it is better, and say of which of them."""
@@ -519,16 +513,25 @@ class Deletions:
             elif family.usable:
                 self._take_closed(family, rows[mine], family.removals(rows[mine]))
 
-    def _take_closed(self, family: LocalRows, rows: Rows, removals: Removals) -> None:
-        """Take in the closed form of some rows."""
+    def _sharp(self, rows: Rows, width: float) -> None:
+        """The closed form with what it does to the other rows: a Gram matrix against the scores and slopes of all rows under each model."""
+        size = self.reference.size
+        spared = float(self.problem.n_rows) * (rows.size * (2 * size + 30) - size**2)
+        for family, mine in self._group(rows) if rows.size > MANY_ROWS or spared > WORTH_A_STAGE else ():
+            if family.has_sharp:
+                removals = family.removals(rows[mine])
+                self._take_closed(family, rows[mine], removals, family.bound_row_moves(rows[mine], removals))
+
+    def _take_closed(self, family: LocalRows, rows: Rows, removals: Removals, others: RowMoves | None = None) -> None:
+        """Take in the closed form of some rows; ``others``: what it does to other rows, where that is known."""
         base = family.base
-        _, nu, exponents = base.remainders(removals, family.largest_norm)
+        _, nu, exponents = base.remainders(removals, family.largest_norm, others)
         radii, _ = base.radii(removals, family.largest_norm, nu, exponents)
         reach = np.abs(removals.multipliers) * removals.norms + removals.base_norms
         # Directions err by four solve errors of their parts, what they do to the row's own score by five.
         radii = (radii + 5.0 * base.metric.solve_error * reach) * self._growth(family)
         # Where nothing better is stored, the closed form is computed again when it is asked for.
-        kept = self._place[rows] >= 0
+        kept = self._stored[rows]
         here = np.flatnonzero(kept) if family is self.family else np.arange(rows.size)
         if here.size:
             places = coordinates(self.problem.take(rows[here]), base.metric)
@@ -603,9 +606,7 @@ class Deletions:
                 self._group_rows.second_order(here, partial(self._take_in, stage="second order"))
 
     def _groups(self, groups: Rows, width: float) -> None:
-        if not self._group_rows.is_worthwhile:
-            return
-        for here in self._group_batches(groups):
+        for here in self._group_batches(groups) if self._group_rows.is_worthwhile else ():
             candidates = self._group_rows.candidates(here, partial(self._take_in, stage="newton"))
             tighten(candidates, lambda lower, upper: self._is_enough(upper, width), BATCH_STEPS)
 
@@ -618,9 +619,7 @@ class Deletions:
         """Whether radii are small against what moves usually are, or the time is up."""
         if self.budget.spent:
             return np.ones(radii.size, dtype=bool)
-        known = self.lengths[np.isfinite(self.radii)]
-        usual = float(length(known)) / np.sqrt(max(known.size, 1)) if known.size else 0.0
-        return radii + self.reference.radius <= width * usual
+        return radii + self.reference.radius <= width * self._usual
 
     def _work_one_by_one(self, members: Rows, width: float) -> None:
         """Find one model at a time, those of which nothing is known first; ends where that does not help any more."""

@@ -8,6 +8,7 @@ all models are one product with the data. Of a quadratic loss they follow from t
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import final
 
@@ -117,24 +118,20 @@ class GroupRows:
         new.models = start + base.metric.inverse @ new.solve(gradients).T
         return new
 
-    @property
-    def step_cost(self) -> float:
-        """A step and its certificate in units of the steps of one group's model alone, the calls of both counted."""
-        problem, size = self.family.problem, self.family.base.metric.size
+    @cached_property
+    def costs(self) -> tuple[float, float]:
+        """The start of a batch, and a step with its certificate: of each group, in units of the steps of its model alone, the calls of both counted."""
+        problem, size, overhead = self.family.problem, self.family.base.metric.size, STEP_OVERHEAD / self.factors.size
+        alone = ALONE_OVERHEAD + (1.0 + HESSIANS_ALONE) * problem.matrix.gram_cost
         # Products with many models at once cost a share of those with one.
-        step = 0.3 * (problem.matrix.product_cost + LOSS_COST * problem.n_rows) + 4.0 * size**2
-        return (step + STEP_OVERHEAD / self.factors.size) / self._cost_alone
+        step = 0.3 * (problem.matrix.product_cost + LOSS_COST * problem.n_rows) + 4.0 * size**2 + overhead
+        return (0.5 * size**3 + 2.0 * overhead) / alone, step / alone
 
     @property
     def is_worthwhile(self) -> bool:
         """Whether steps of all groups together are expected to cost much less than those of one group's model after the other."""
-        start = 0.5 * self.family.base.metric.size**3 + 2.0 * STEP_OVERHEAD / self.factors.size
-        return start / self._cost_alone + USUAL_STEPS * self.step_cost < MOST_OF_ALONE
-
-    @property
-    def _cost_alone(self) -> float:
-        """Nanoseconds, roughly and on one core, of the steps of one group's model alone."""
-        return ALONE_OVERHEAD + (1.0 + HESSIANS_ALONE) * self.family.problem.matrix.gram_cost
+        start, step = self.costs
+        return start + USUAL_STEPS * step < MOST_OF_ALONE
 
     @property
     def has_second_order(self) -> bool:
@@ -221,7 +218,7 @@ class GroupCandidates:
     @property
     def cost(self) -> float:
         """A step and its certificate per group, in units of the steps of its model alone."""
-        return self.family.step_cost
+        return self.family.costs[1]
 
     @property
     def contraction(self) -> float:
