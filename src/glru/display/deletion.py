@@ -83,7 +83,10 @@ class DeletionDisplay(Display):
         names: list[str] = []
         if kind == "dfbetas":
             lower, upper = result.dfbetas()
-            places = _rows_that_move_most(lower, upper) if column is None else np.array([result.place_of(kind, column)])
+            moves = np.abs(middle((lower, upper)))
+            largest = np.max(moves, axis=0, where=np.isfinite(moves), initial=0.0)
+            most = np.sort(np.argsort(-largest, kind="stable")[:MOST_COEFS])
+            places = most if column is None else np.array([result.place_of(kind, column)])
             lower, upper, names = lower[:, places], upper[:, places], [result.coef_names[j] for j in places]
         else:
             lower, upper = result.measure_bounds("deviance_residual" if kind == "leverage" else kind)
@@ -211,10 +214,3 @@ class DeletionDisplay(Display):
         which = f"{n_shown} coefficients that move most" if n_shown == MOST_COEFS else "coefficients"
         ax.set_title(f"what leaving out each of {n_rows} rows does to the {which}")
         ax.legend(loc="best", frameon=False)
-
-
-def _rows_that_move_most(lower: Array, upper: Array) -> Any:
-    """The coefficients that move most, in their own order."""
-    moves = np.abs(middle((lower, upper)))
-    largest = np.max(moves, axis=0, where=np.isfinite(moves), initial=0.0)
-    return np.sort(np.argsort(-largest, kind="stable")[:MOST_COEFS])

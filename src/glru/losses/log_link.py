@@ -73,6 +73,9 @@ class LogLink(Loss):
     def _derivatives(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         """First and second derivative."""
 
+    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
+        return self._expand(*floats(y, z))[0]
+
     def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         slope = self._derivatives(y, z)[0]
         return slope, slope
@@ -82,13 +85,11 @@ class LogLink(Loss):
 
     @in_chunks
     def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
-        y, z = floats(y, z)
-        slope, curvature = self._derivatives(y, z)
-        return self._value_with(y, z, slope, curvature), slope, curvature
+        return self._expand(*floats(y, z))
 
-    def _value_with(self, y: Array, z: Array, slope: Array, curvature: Array) -> Array:
-        """The value where the derivatives are known, which spares an exponential."""
-        return self.value(y, z)
+    @abstractmethod
+    def _expand(self, y: Array, z: Array) -> tuple[Array, Array, Array]:
+        """Value, first and second derivative, which share their exponentials."""
 
 
 @final
@@ -111,17 +112,14 @@ class Poisson(LogLink):
     self_concordance: ClassVar[float | None] = 1.0
     fourth_constant: ClassVar[float | None] = 1.0
 
-    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
-        y, z = floats(y, z)
-        return self._value_with(y, z, *self._derivatives(y, z))
-
-    def _value_with(self, y: Array, z: Array, slope: Array, curvature: Array) -> Array:
+    def _expand(self, y: Array, z: Array) -> tuple[Array, Array, Array]:
+        slope, curvature = self._derivatives(y, z)
         # y (e^t - 1 - t) with t the distance from the best score: a difference of what is known, but near it.
         t = np.asarray(z - np.log(np.where(y > 0.0, y, 1.0)))
         value = np.asarray(slope - y * t)
         near = (np.abs(t) < SERIES_RADIUS) & (y > 0.0)
         value[near] = _entries(y, near) * _bregman_series(t[near])
-        return value
+        return value, slope, curvature
 
     def _derivatives(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         y, z = floats(y, z)
@@ -166,17 +164,14 @@ class Gamma(LogLink):
     fourth_constant: ClassVar[float | None] = 1.0
     positive: ClassVar[bool] = True
 
-    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
-        y, z = floats(y, z)
-        return self._value_with(y, z, *self._derivatives(y, z))
-
-    def _value_with(self, y: Array, z: Array, slope: Array, curvature: Array) -> Array:
+    def _expand(self, y: Array, z: Array) -> tuple[Array, Array, Array]:
+        slope, curvature = self._derivatives(y, z)
         # e^t - 1 - t with t the distance from the best score, and the derivative 1 - e^t.
         t = np.asarray(np.log(y) - z)
         value = np.asarray(-slope - t)
         near = np.abs(t) < SERIES_RADIUS
         value[near] = _bregman_series(t[near])
-        return value
+        return value, slope, curvature
 
     def _derivatives(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         y, z = floats(y, z)
@@ -264,12 +259,9 @@ class Tweedie(LogLink):
         a, b = self._exponents
         return exponential(a * z), scale_exponential(y, -b * z)
 
-    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
-        y, z = floats(y, z)
-        return self._value_of(y, z, *self._parts(y, z))
-
-    def _value_of(self, y: Array, z: Array, up: Array, down: Array) -> Array:
-        """The value from the two parts, and near the best score, where these cancel, from series."""
+    def _expand(self, y: Array, z: Array) -> tuple[Array, Array, Array]:
+        up, down = self._parts(y, z)
+        # The value from the two parts, and near the best score, where these cancel, from series.
         a, b = self._exponents
         with np.errstate(divide="ignore"):
             log_y = np.log(y)
@@ -283,17 +275,11 @@ class Tweedie(LogLink):
         near = np.abs(t) < SERIES_RADIUS
         t = t[near]
         value[near] = _entries(best, near) * (_bregman_series(a * t) / a + _bregman_series(-b * t) / b)
-        return value
+        return value, up - down, a * up + b * down
 
     def _derivatives(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         (a, b), (up, down) = self._exponents, self._parts(*floats(y, z))
         return up - down, a * up + b * down
-
-    @in_chunks
-    def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
-        y, z = floats(y, z)
-        (a, b), (up, down) = self._exponents, self._parts(y, z)
-        return self._value_of(y, z, up, down), up - down, a * up + b * down
 
     def third_derivative(self, y: ArrayLike, z: ArrayLike) -> Array:
         a, b = self._exponents
@@ -422,9 +408,8 @@ class NegativeBinomial(LogLink):
         """``z - log theta``: the log-odds of ``p``."""
         return z - np.log(self.theta)
 
-    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
-        y, z = floats(y, z)
-        return self.fenchel_young(y, z, np.zeros_like(z))
+    def _expand(self, y: Array, z: Array) -> tuple[Array, Array, Array]:
+        return self.fenchel_young(y, z, np.zeros_like(z)), *self._derivatives(y, z)
 
     def _derivatives(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         y, z = floats(y, z)
