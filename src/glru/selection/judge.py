@@ -283,9 +283,7 @@ class ValidationJudge(Judge):
         return value
 
     def find_value_after(self, move: Move) -> Value:
-        goal = Goal(budget=self.model.budget, rough=True)
-        found = self._refine_shared(move, self.rows.of(move.apply(self.model.chosen)), goal)
-        return super().find_value_after(move) if found is None else found
+        return self.refine(move, Goal(budget=self.model.budget, rough=True))
 
     def _refine_shared(self, move: Move, judged: JudgedColumns, goal: Goal) -> Value | None:
         """The value after one move by what all moves share, if that is enough."""
