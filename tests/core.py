@@ -10,7 +10,6 @@ from glru.certificate import (
     correlation_range,
     loss_terms,
     penalty_terms,
-    quick_loss_terms,
     score_errors,
     weighted_sum,
 )
@@ -314,7 +313,6 @@ __all__ = [
     "predicted",
     "product_rows",
     "quadratic_hessians",
-    "quick_loss_terms",
     "rank",
     "read_layout",
     "refine",

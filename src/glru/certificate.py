@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.duality import find_feasible_moves, list_class_constraints, stack_constraint_columns
-from glru.linalg import FEW, TINY, UNIT, Array, Matrix, gamma, get_arrays, namespace, weighted_norm
+from glru.linalg import FEW, TINY, UNIT, Array, Matrix, gamma, namespace, weighted_norm
 from glru.losses import Loss, Multinomial
 from glru.losses.logistic import class_divergence
 from glru.penalties import Penalty
@@ -325,28 +325,6 @@ def lengthen_moves(moves: Array, dual: Array) -> Array:
     A move that is lost in the rounding of the sum may still be a share of the distance to the edge of the domain.
     """
     return np.where(moves > 0.0, moves * (1.0 + FEW) + 4.0 * UNIT * np.abs(dual), 0.0)
-
-
-def quick_loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: Array) -> Array:
-    """At least ``F_l``, at most about twice as large as :func:`loss_terms` and several times faster, where ``F_l <= (l'(z) + a)^2 / l''(z)``.
-
-    For the logistic loss that is the chi-square bound of the Kullback-Leibler divergence.
-    """
-    if not loss.chi_square:
-        return loss_terms(loss, y, scores, errors, dual)
-    arrays = get_arrays(scores)
-    wide = errors + 8.0 * UNIT * (1.0 + arrays.size(scores))
-    _, slope, curvature = loss.expand(y, scores)
-    largest = arrays.size(slope) + arrays.size(dual)
-    slope += dual
-    slope = arrays.absolute(slope)
-    slope += arrays.put(loss.smoothness * wide + FEW * largest)
-    slope *= slope
-    with np.errstate(all="ignore"):
-        # The curvature at the exact score is smaller by at most this factor.
-        slope /= curvature
-        slope *= arrays.put(np.exp(float(loss.self_concordance or 0.0) * wide) * (1.0 + FEW))
-    return slope
 
 
 def penalty_terms(penalty: Penalty, coef: Array, correlations: Array, errors: Array) -> Array:

@@ -360,10 +360,6 @@ class Arrays(ABC):
         """The largest entry of every column over some rows of a non-negative matrix, as a host vector."""
 
     @abstractmethod
-    def compile_loop(self, matrix: Any) -> bool:
-        """Whether compiled loops over the entries of a matrix are possible and pay for their loading."""
-
-    @abstractmethod
     def run_in_parts(self, work: Callable[[int, int], None], n_items: int, smallest: int) -> None:
         """``work(start, stop)`` over parts of ``range(n_items)``, in threads of our own where BLAS runs."""
 
@@ -425,9 +421,6 @@ class HostArrays(Arrays):
 
     def find_largest(self, matrix: Any, used: NDArray[np.bool_]) -> Array:
         return matrix.max(axis=0) if used.all() else matrix[used].max(axis=0)
-
-    def compile_loop(self, matrix: Any) -> bool:
-        return matrix.size >= SMALL
 
     def run_in_parts(self, work: Callable[[int, int], None], n_items: int, smallest: int) -> None:
         with calm_blas(0.0):
@@ -504,9 +497,6 @@ class DeviceArrays(Arrays):
         if not used.all():
             matrix = self.xp.where(self.put(used)[:, None], matrix, 0.0)
         return to_host(self.xp.max(matrix, axis=0))
-
-    def compile_loop(self, matrix: Any) -> bool:
-        return False
 
     def run_in_parts(self, work: Callable[[int, int], None], n_items: int, smallest: int) -> None:
         work(0, n_items)

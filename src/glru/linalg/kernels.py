@@ -44,39 +44,6 @@ def csr_quadratic_forms(indptr, indices, data, matrix, start, stop, out):  # typ
 
 
 @njit(cache=True, nogil=True)
-def dual_candidates(images, step, base, share, weights, lower, upper, columns, dual, weighted, sums):  # type: ignore[no-untyped-def]
-    """Dual points ``(base + step images) share``, kept between ``lower`` and ``upper``, and what is summed over them.
-
-    ``weighted`` become the weighted dual points, ``sums`` one row each of ``columns . weighted``, ``|weighted|^2`` and ``|columns|^2``.
-    """
-    for i in range(images.shape[0]):
-        for j in range(images.shape[1]):
-            value = (base[i] + step[j] * images[i, j]) * share[i]
-            value = min(max(value, lower[i]), upper[i])
-            product = weights[i] * value
-            dual[i, j] = value
-            weighted[i, j] = product
-            sums[0, j] += columns[i, j] * product
-            sums[1, j] += product * product
-            sums[2, j] += columns[i, j] * columns[i, j]
-
-
-@njit(cache=True, nogil=True)
-def logistic_chi_square(y, weights, scores, tails, dual, slack, total):  # type: ignore[no-untyped-def]
-    """Add ``s_i (|l'(z_i) + a_i| + slack)^2 / l''(z_i)`` to ``total``; ``tails`` are ``exp(-|z|)``."""
-    for i in range(scores.shape[0]):
-        if weights[i] > 0.0:
-            for j in range(scores.shape[1]):
-                tail = tails[i, j]
-                inverse = 1.0 / (1.0 + tail)
-                small = tail * inverse
-                miss = small if y[i] * scores[i, j] >= 0.0 else inverse
-                excess = abs(dual[i, j] - y[i] * miss) + slack[j]
-                curvature = small * inverse
-                total[j] += weights[i] * excess * excess / curvature if curvature > 0.0 else np.inf
-
-
-@njit(cache=True, nogil=True)
 def quadratic_descent(Q, linear, absolute, x, max_epochs, tol):  # type: ignore[no-untyped-def]
     """Coordinate descent on ``x^T Q x / 2 + linear^T x + sum_j absolute_j |x_j|``, in place.
 

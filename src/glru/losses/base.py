@@ -38,8 +38,6 @@ class Loss(ABC):
         A constant ``F`` with ``|l^(4)| <= F l''``, of a loss that knows its third derivative; None otherwise.
     score_noise : float
         Slopes and curvatures are evaluated as if scores were off by this, beside a few units of themselves.
-    chi_square : bool
-        Whether ``F_l(y; z, g) <= (l'(z) - g)^2 / l''(z)``.
     probabilities : bool
         Whether scores are log-odds, so that there are probabilities, a log-loss and a Brier score.
     link : {"identity", "log", "logit"}
@@ -57,7 +55,6 @@ class Loss(ABC):
     """
 
     task: ClassVar[Task]
-    chi_square: ClassVar[bool] = False
     probabilities: ClassVar[bool] = False
     several: ClassVar[bool] = False
     piecewise: ClassVar[bool] = False

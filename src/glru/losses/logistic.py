@@ -35,7 +35,6 @@ class Logistic(Loss):
     task: ClassVar[Task] = "classification"
     self_concordance: ClassVar[float | None] = 1.0
     fourth_constant: ClassVar[float | None] = 1.0
-    chi_square: ClassVar[bool] = True
     probabilities: ClassVar[bool] = True
 
     @property
@@ -135,7 +134,6 @@ class Binomial(Loss):
     task: ClassVar[Task] = "regression"
     self_concordance: ClassVar[float | None] = 1.0
     fourth_constant: ClassVar[float | None] = 1.0
-    chi_square: ClassVar[bool] = True
 
     @property
     def link(self) -> Link:

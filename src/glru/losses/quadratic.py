@@ -303,7 +303,6 @@ class Squared(Loss):
 
     task: ClassVar[Task] = "regression"
     self_concordance: ClassVar[float | None] = 0.0
-    chi_square: ClassVar[bool] = True
 
     @property
     def smoothness(self) -> float:

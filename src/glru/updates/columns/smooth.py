@@ -15,10 +15,9 @@ from typing import Any, final
 import numpy as np
 
 from glru.bounds import Bounds, widen
-from glru.certificate import ball_radius, quick_loss_terms
-from glru.linalg import FEW, TINY, UNIT, Array, Matrix, gamma, to_host
+from glru.certificate import ball_radius, loss_terms
+from glru.linalg import FEW, TINY, Array, Matrix, gamma, to_host
 from glru.linalg.factor import factor_core, solve_cholesky
-from glru.losses import Logistic
 from glru.problem import Problem
 from glru.solution import Solution
 from glru.updates.carried_rows import rounded_norms, weight_error
@@ -133,43 +132,23 @@ class SmoothColumns(ColumnModels):
         off = unit * (length * norm_sum + np.sqrt(share) * own_norm_sum) * (1.0 + FEW) + FEW * np.abs(center)
         return widen(center, ball_radius(gaps) * norms * (1.0 + FEW) + off)
 
-    def _candidates(self, images: Any, step: Array, columns: Any, base: Array | None = None) -> tuple[Any, ...]:
+    def _candidates(self, images: Any, step: Array, columns: Any) -> tuple[Any, ...]:
         """Dual points, weighted dual points, and per candidate ``x . b``, ``|b|^2`` and ``|x|^2``."""
-        problem, weights = self.problem, self.problem.weights
-        base = self.base if base is None else base
-        low, high = problem.loss.derivative_range(problem.y)
-        arrays = self.arrays
-        if not arrays.compile_loop(images):
-            dual = (arrays.put(base)[:, None] + images * arrays.put(step)) * arrays.put(self.share)[:, None]
-            dual = arrays.xp.clip(dual, arrays.put(-high)[:, None], arrays.put(-low)[:, None])
-            weighted = arrays.put(weights)[:, None] * dual
-            inner = arrays.inner(columns, weighted)
-            return dual, weighted, inner, arrays.inner(weighted, weighted), arrays.inner(columns, columns)
-        from glru.linalg import kernels
-
-        dual, weighted, sums = np.empty_like(images), np.empty_like(images), np.zeros((3, step.size))
-        kernels.dual_candidates(images, step, base, self.share, weights, -high, -low, columns, dual, weighted, sums)
-        return dual, weighted, *sums
+        loss, arrays = self.problem.loss, self.arrays
+        low, high = loss.derivative_range(self.problem.y)
+        dual = (arrays.put(self.base)[:, None] + images * arrays.put(step)) * arrays.put(self.share)[:, None]
+        dual = arrays.xp.clip(dual, arrays.put(-high)[:, None], arrays.put(-low)[:, None])
+        weighted = arrays.put(self.weights)[:, None] * dual
+        inner = arrays.inner(columns, weighted)
+        return dual, weighted, inner, arrays.inner(weighted, weighted), arrays.inner(columns, columns)
 
     def _losses(self, scores: Any, errors: Array, dual: Any) -> Array:
         """At least the weighted Fenchel-Young terms of the losses, summed for each candidate."""
-        problem, weights, arrays = self.problem, self.problem.weights, self.arrays
-        if not arrays.compile_loop(scores) or not isinstance(problem.loss, Logistic):
-            terms = quick_loss_terms(problem.loss, arrays.put(problem.y)[:, None], scores, errors, dual)
-            if not weights.all():
-                terms = arrays.without_rows(terms, weights == 0.0)
-            return to_host(arrays.put(weights) @ terms)
-        from glru.linalg import kernels
-
-        wide = errors + 8.0 * UNIT * (1.0 + float(np.abs(scores).max()))
-        tails = np.abs(scores)
-        np.negative(tails, out=tails)
-        np.exp(tails, out=tails)
-        total = np.zeros(scores.shape[1])
-        kernels.logistic_chi_square(
-            problem.y, weights, scores, tails, dual, problem.loss.smoothness * wide + FEW, total
-        )
-        return total * np.exp(wide) * (1.0 + FEW)
+        problem, arrays = self.problem, self.arrays
+        terms = loss_terms(problem.loss, arrays.put(problem.y)[:, None], scores, errors, dual)
+        if not self.weights.all():
+            terms = arrays.without_rows(terms, self.weights == 0.0)
+        return to_host(arrays.put(self.weights) @ terms)
 
 
 def _newton_dual(gram: Matrix, root: Array, right: Array) -> Array:
