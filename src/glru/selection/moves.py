@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Protocol, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,9 @@ from glru.updates.columns import (
     has_subsets,
     has_wide_columns,
 )
+
+if TYPE_CHECKING:
+    from glru.selection.judge import Pending
 
 Columns = NDArray[np.intp]
 
@@ -244,46 +247,11 @@ def _zero_columns(problem: Problem, point: Point) -> NDArray[np.bool_]:
     return (lower == 0.0) & (upper == 0.0)
 
 
-class Pending(Protocol):
-    """The moves of a step and what is known about each."""
-
-    budget: Budget
-    size: int
-
-    def tangent(self, scores: Array) -> Tangent | None:
-        """A lower end of the value at some scores of the rows, and its slopes there; None where it is not a convex sum over the rows."""
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether the winner is known."""
-
-    def take_values(self, places: Columns, lower: Array) -> None:
-        """Take in lower ends of the values after some moves."""
-
-    def take(self, places: Columns, lower: Any, upper: Any) -> None:
-        """Take in bounds of the rows' scores, of shape (n_rows, n_places), after some moves."""
-
-    def open_places(self) -> Columns:
-        """The moves that may still be the best and are not known well enough, the most promising first."""
-        ...
-
-    def find_best_place(self) -> Columns:
-        """The move that is best, as far as is known, unless its value is known well enough."""
-        ...
-
-    def decided(self, places: Columns, lower: Any, upper: Any) -> NDArray[np.bool_]:
-        """Which of some moves are known well enough or cannot win, given bounds of the rows' scores after each.
-
-        Bounds of fewer moves are of some of them, and it is not known which.
-        """
-        ...
-
-
 class Screening(ABC):
     """What is found of all moves of a step together, from the present model, before any is refined on its own."""
 
     @abstractmethod
-    def bound(self, moves: MoveList, pending: Pending) -> Iterator[str]:
+    def bound(self, moves: MoveList, pending: "Pending") -> Iterator[str]:
         """Bound the validation scores after every move.
 
         First bounds of all come with the first item, tighter ones of moves that may still be the best with the next; items are the
@@ -327,7 +295,7 @@ class ColumnFamilies(Screening):
         self._found: dict[Move, Point] = {}
         self.is_carried = carried is not None
 
-    def bound(self, moves: MoveList, pending: Pending) -> Iterator[str]:
+    def bound(self, moves: MoveList, pending: "Pending") -> Iterator[str]:
         alone, tighten = np.ones(len(moves), dtype=bool), []
         for add in (False, True):
             places = np.flatnonzero((moves.add == add) & (moves.sizes == 1))
@@ -362,7 +330,7 @@ class ColumnFamilies(Screening):
             if size + model.whole.fit_intercept > 0 and here.size * size**2 <= SETS_COST * model.whole.n_rows**2:
                 yield here
 
-    def _bound_sets(self, moves: MoveList, places: Columns, pending: Pending) -> None:
+    def _bound_sets(self, moves: MoveList, places: Columns, pending: "Pending") -> None:
         self._step_on(
             places,
             pending,
@@ -453,7 +421,7 @@ class ColumnFamilies(Screening):
         return lower[:, 0], upper[:, 0]
 
     def _bound_family(
-        self, places: Columns, columns: Columns, add: bool, pending: Pending
+        self, places: Columns, columns: Columns, add: bool, pending: "Pending"
     ) -> Callable[[], None] | None:
         """Bound moves of single columns, if a family applies; what is returned bounds those more tightly that matter."""
         if self.is_carried and not add and self._has_squares(columns):
@@ -484,7 +452,7 @@ class ColumnFamilies(Screening):
             )
         return None
 
-    def _bound_wide(self, places: Columns, columns: Columns, add: bool, pending: Pending) -> Callable[[], None]:
+    def _bound_wide(self, places: Columns, columns: Columns, add: bool, pending: "Pending") -> Callable[[], None]:
         """Bound moves of single columns in the dimension of the rows: all by one step, then those that matter by more."""
         family, whole = self._make_wide_family(), self.model.whole
         tangent = None if add or not family.usable else pending.tangent(family.query_scores)
@@ -509,7 +477,7 @@ class ColumnFamilies(Screening):
         make, lam = partial(self._columns, columns, budget), self.model.whole.quadratic[columns]
         return make, lam, 1.0 if add else -1.0, self._centers(columns, add)
 
-    def _bound_screened(self, places: Columns, columns: Columns, tangent: Tangent, pending: Pending) -> None:
+    def _bound_screened(self, places: Columns, columns: Columns, tangent: Tangent, pending: "Pending") -> None:
         """Bound removals by the tangent of the value, and the scores of those that this leaves open."""
         family, whole = self._make_wide_family(), self.model.whole
         self._screen = screen = RemovalScreen(family, whole.matrix, self.X, self.model.chosen, whole.quadratic)
@@ -524,14 +492,14 @@ class ColumnFamilies(Screening):
         self._bound_first(places, columns, guesses, pending)
 
     @staticmethod
-    def _find_open(places: Columns, pending: Pending) -> Columns:
+    def _find_open(places: Columns, pending: "Pending") -> Columns:
         """Which of some moves, by their numbers, may still be the best and are not known well enough, the most promising first."""
         own = np.full(pending.size, -1)
         own[places] = np.arange(places.size)
         here = own[pending.open_places()]
         return here[here >= 0]
 
-    def _bound_carried(self, places: Columns, columns: Columns, tangent: Tangent, pending: Pending) -> bool:
+    def _bound_carried(self, places: Columns, columns: Columns, tangent: Tangent, pending: "Pending") -> bool:
         """Bound removals from what is carried from the last step; whether that leaves few enough open."""
         family, screen = self._make_wide_family(), self._screen
         assert screen is not None
@@ -546,7 +514,7 @@ class ColumnFamilies(Screening):
         self._bound_some(places, columns, here, pending)
         return True
 
-    def _bound_first(self, places: Columns, columns: Columns, guesses: Array, pending: Pending) -> None:
+    def _bound_first(self, places: Columns, columns: Columns, guesses: Array, pending: "Pending") -> None:
         """Bound the removals that seem best closely: they rule out many of the others."""
         width = min(FIRST_BATCH // 2, columns.size)
         here = np.argpartition(guesses, width - 1)[:width]
@@ -559,7 +527,7 @@ class ColumnFamilies(Screening):
             self._screen.take(columns, steps)
         return steps
 
-    def _bound_some(self, places: Columns, columns: Columns, here: Columns, pending: Pending) -> None:
+    def _bound_some(self, places: Columns, columns: Columns, here: Columns, pending: "Pending") -> None:
         """Bound some removals by one step each, and those that this leaves open to second order."""
         width = max(16, self.model.whole.arrays.chunk // self.model.whole.n_rows)
         for start in range(0, here.size, width):
@@ -591,7 +559,7 @@ class ColumnFamilies(Screening):
         return has_subsets(whole) and n_moves * size**2 <= SETS_COST * whole.n_rows**2
 
     def _step_on(
-        self, places: Columns, pending: Pending, refine: Callable[[Columns, Any], tuple[Array, Array]]
+        self, places: Columns, pending: "Pending", refine: Callable[[Columns, Any], tuple[Array, Array]]
     ) -> None:
         """Bound those moves of a family more tightly that may still be the best, in batches, and the best one in the end.
 
@@ -701,7 +669,7 @@ class SummedHessian(Screening):
         self._found: dict[Move, Point] = {}
         self._expansion: Expansion | None = None
 
-    def bound(self, moves: MoveList, pending: Pending) -> Iterator[str]:
+    def bound(self, moves: MoveList, pending: "Pending") -> Iterator[str]:
         for k in range(MOST_PASSES):
             places = pending.open_places() if k else np.arange(len(moves))
             if not places.size:
@@ -727,7 +695,7 @@ class SummedHessian(Screening):
             model.start = region.stepped()
         return region.score_bounds(self.X if chosen.size == self.X.shape[1] else self.X[:, chosen])
 
-    def _pass(self, moves: MoveList, places: Columns, pending: Pending) -> None:
+    def _pass(self, moves: MoveList, places: Columns, pending: "Pending") -> None:
         """Bound the scores after some moves in one pass over the rows, and step their models on."""
         pending.budget.check()
         whole = self.model.whole
