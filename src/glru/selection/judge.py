@@ -103,10 +103,6 @@ class Judge(ABC):
     def after(self, move: Move) -> "Judge":
         """The judge of the columns after a move."""
 
-    def find_value_after(self, move: Move) -> Value:
-        """The value after a move to ``ROUGH``, where no further step needs the models that it leads to."""
-        return self.after(move).value()
-
     def find_ties(self, moves: Sequence[Move], budget: Budget) -> list[int]:
         """A label for each move: 0 if it provably leaves every score as it is, the same if scores are the same."""
         return list(range(1, len(moves) + 1))
@@ -281,9 +277,6 @@ class ValidationJudge(Judge):
             # Worth a pass over the data if the move is made; in memory, where columns may be many, another start costs less.
             self._points[move] = point
         return value
-
-    def find_value_after(self, move: Move) -> Value:
-        return self.refine(move, Goal(budget=self.model.budget, rough=True))
 
     def _refine_shared(self, move: Move, judged: JudgedColumns, goal: Goal) -> Value | None:
         """The value after one move by what all moves share, if that is enough."""

@@ -254,8 +254,9 @@ class Walk:
             # Every step makes the criterion less, so columns that come back were told apart by noise alone.
             return False
         is_last = len(self.path) + 1 == self.settings.max_steps and self.settings.method == "certified"
+        # No further step needs the models that the last one leads to.
         judge = self.judge if is_last else self.judge.after(move)
-        value = known or (judge.find_value_after(move) if is_last else judge.value())
+        value = known or (judge.refine(move, Goal(budget=self.budget, rough=True)) if is_last else judge.value())
         if self.path and not self._is_worth(value, contest):
             self._take(contest, None)
             return False
