@@ -135,10 +135,6 @@ def to_problem(model: Any, penalty: Penalty | None = None, scaling: Scaling = "s
     return problem.derive(column_names=tuple(map(str, model.exog_names)))
 
 
-def _adapt_least_squares(model: Any) -> tuple[Loss, Array | None]:
-    return Squared(), np.asarray(model.weights, dtype=np.float64) if type(model).__name__ == "WLS" else None
-
-
 def _adapt_generalised(model: Any) -> tuple[Loss, Array | None]:
     family, link = type(model.family).__name__, type(model.family.link).__name__
     expected = LINKS.get(family)
@@ -197,8 +193,8 @@ def _refuse_other_fits(results: Any, model: Any) -> None:
 
 
 MODELS: dict[str, Callable[[Any], tuple[Loss, Array | None]]] = {
-    "OLS": _adapt_least_squares,
-    "WLS": _adapt_least_squares,
+    "OLS": lambda model: (Squared(), None),
+    "WLS": lambda model: (Squared(), np.asarray(model.weights, dtype=np.float64)),
     "Logit": lambda model: (_adapt_binomial(model), None),
     "Poisson": lambda model: (Poisson(), None),
     "GLM": _adapt_generalised,

@@ -346,10 +346,6 @@ class Deletions:
             return None
         return float(factors[factors <= COVERED_FACTOR].max(initial=1.0))
 
-    def rows_of(self, deletion: int) -> Rows:
-        """The rows of a deletion."""
-        return np.array([deletion]) if self.codes is None else np.flatnonzero(self.codes == deletion)
-
     @property
     def _usual(self) -> float:
         """The root mean square of the lengths of all moves that are known."""
@@ -628,7 +624,8 @@ class Deletions:
         for member in order:
             if self.budget.spent or failed >= TRIED_DELETIONS:
                 return
-            problem, before = self.problem.without(self.rows_of(int(member))), self.radii[member]
+            rows = np.array([member]) if self.codes is None else np.flatnonzero(self.codes == member)
+            problem, before = self.problem.without(rows), self.radii[member]
             if not problem.weights.any() or lacks_class(problem):
                 continue
             with np.errstate(all="ignore"):

@@ -389,8 +389,7 @@ class Influence(HeldOutScores):
     @property
     def standard_errors(self) -> Array:
         """The standard errors of the model of all rows, the intercept's last."""
-        lower, upper = self.standard_error_bounds
-        return 0.5 * lower + 0.5 * upper
+        return middle(self.standard_error_bounds)
 
     def _cooks_distance(self, rows: slice) -> Bounds:
         lower, upper = around(self._deletions.lengths[rows], self._slack(rows))

@@ -469,8 +469,6 @@ def scale_exponential(y: Array, x: Array) -> Array:
 def bregman(t: Array) -> Array:
     """``e^t - 1 - t``, accurate near zero where it is ``t^2 / 2``, and at most ``LARGEST_EXPONENTIAL``."""
     small = np.abs(t) < SERIES_RADIUS
-    if np.all(small):
-        return _bregman_series(t)
     found = np.asarray(np.expm1(np.minimum(t, LOG_LARGEST)) - t)
     found[small] = _bregman_series(np.asarray(t)[small])
     return found
