@@ -28,13 +28,10 @@ from glru.removals.single import OneScore
 from glru.solution import Solution, make_solution
 from glru.solvers import train
 from glru.updates.kink_rows import KinkRows, has_kinks
-from glru.updates.refits import Refits
+from glru.updates.refits import LARGEST_SHARE, Refits
 from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
 from glru.updates.row_models import RowModels, has_row_models, has_wide_rows
 from glru.updates.support_rows import find_support
-
-LARGEST_SHARE = 1e-6
-"""Relative error of refitted strengths up to which a support may be proven for all of them."""
 
 
 def summed(solution: Solution) -> Solution:

@@ -102,13 +102,12 @@ class Adapted:
         """
         changes = self.find_changes(splits) if changes is None else changes
         for k, (train, test) in enumerate(splits):
-            weights = [self.targets.weights(j, train) for j in range(len(self.problems))]
             if changes is None or not changes.alone[k]:
-                n_rows = self.targets.y.size
+                weights, n_rows = self._weights_of(train), self.targets.y.size
                 spread: list[Array] = [np.bincount(train, w, n_rows).astype(np.float64) for w in weights]
                 yield Fold(self._apply_changes(changes, k, spread), test, True)
             else:
-                yield self._refit_split(train, test, weights)
+                yield self.refit_split(train, test)
 
     def _apply_changes(self, changes: ColumnChanges | None, k: int, weights: Sequence[Array]) -> tuple[Problem, ...]:
         """The problems with the columns as the ``k``-th split changes them."""
@@ -123,7 +122,11 @@ class Adapted:
         pairs = zip(self.problems, weights, strict=True)
         return tuple(problem.derive(sample_weight=weight, **derived) for problem, weight in pairs)
 
-    def _refit_split(self, train: NDArray[np.intp], test: NDArray[np.intp], weights: Sequence[Array]) -> "Fold":
+    def _weights_of(self, train: NDArray[np.intp]) -> list[Array]:
+        """The weights of the train rows of a split in every problem."""
+        return [self.targets.weights(k, train) for k in range(len(self.problems))]
+
+    def refit_split(self, train: NDArray[np.intp], test: NDArray[np.intp]) -> "Fold":
         """The problems of a split, with columns made by steps fitted to its train rows: its train rows, then its test rows."""
         assert self.preprocessing is not None
         X = prepend_constant(self.preprocessing.split(train, test), self.objective.constant)
@@ -136,7 +139,7 @@ class Adapted:
                 penalty=penalty,
                 column_names=None,
             )
-            for problem, weight in zip(self.problems, weights, strict=True)
+            for problem, weight in zip(self.problems, self._weights_of(train), strict=True)
         )
         return Fold(problems, train.size + np.arange(test.size), False)
 
@@ -220,9 +223,6 @@ class Adapted:
         reason = None
         if steps.params:
             reason = f"the steps are fitted with parameters ({', '.join(map(repr, steps.params))})"
-        elif splits is not None and objective.absolute > 0.0 and objective.quadratic == 0.0:
-            # The rounding of a scale moves the optimum by an amount that only squares in the penalty, or a proven support, bound.
-            reason = "the penalty has no squares"
         if reason is not None:
             apart = np.ones(self.targets.y.size if splits is None else len(splits), dtype=bool)
             return ColumnChanges(None, None, None, 0.0, apart, reason)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._options import UNLIMITED, warn_caller
-from glru.bounds import Bounds, ScoreBounds, concatenate
+from glru.bounds import Bounds, ScoreBounds, concatenate, is_decided
 from glru.cascade import Report, reporter
 from glru.duality import explain_missing_optimum
 from glru.linalg import Array, Matrix, calm_blas, outward, to_host
@@ -25,8 +25,17 @@ from glru.sklearn.adapt import Adapted, Fold
 from glru.sklearn.column_maps import ColumnChanges
 from glru.solution import Solution, make_solution
 from glru.solvers import solve
+from glru.solvers.newton import zero_point
 from glru.updates.folds import has_folds
-from glru.updates.refits import Refits, constant_loss, factor_radii
+from glru.updates.refits import (
+    LARGEST_SHARE,
+    Refits,
+    constant_loss,
+    factor_radii,
+    has_squares,
+    strength_errors,
+)
+from glru.updates.support_rows import find_support, finds_supports_anywhere
 
 Split = tuple[Rows | None, Rows]
 
@@ -310,11 +319,12 @@ def _bound_folds(
     changes = adapted.find_changes(pairs)
     folds = adapted.folds(pairs, changes)
     same: list[Fold] = []
+    shares = _bound_strength_errors(adapted, changes)
     with reporter(progress) as report, calm_blas(adapted.problems[0].work):
         for fold in folds:
-            if not _has_data_of(adapted, fold):
+            if shares is not None or not _has_data_of(adapted, fold):
                 every = chain(same, [fold], folds)
-                found = _bound_one_by_one(adapted, solutions, pairs, every, width, tol, report, aim)
+                found = _bound_one_by_one(adapted, solutions, pairs, every, width, tol, report, aim, shares)
                 found = replace(found, refit_reason=None if changes is None else changes.reason)
                 break
             same.append(fold)
@@ -330,7 +340,16 @@ def _bound_factor_slacks(
     if changes is None or changes.strengths is None or adapted.problems[0].loss.several:
         # With one score per class the bounds hold for the refitted scales as they are stored.
         return None
+    if _bound_strength_errors(adapted, changes) is not None:
+        return None  # supports are proven for all scales within their rounding
     return [_bound_factor_slack(adapted, changes, pairs, k) for k in range(len(adapted.problems))]
+
+
+def _bound_strength_errors(adapted: Adapted, changes: ColumnChanges | None) -> Array | None:
+    """For each split at least the relative error of refitted strengths, where only a proven support bounds what it does to the optimum; None elsewhere."""
+    if changes is None or changes.strengths is None or has_squares(adapted.problems[0].penalty):
+        return None
+    return strength_errors(changes.strengths, changes.error)
 
 
 def _bound_factor_slack(adapted: Adapted, changes: ColumnChanges, pairs: list[tuple[Rows, Rows]], k: int) -> Array:
@@ -487,17 +506,38 @@ def _bound_one_by_one(
     tol: float,
     report: Report,
     aim: float | None,
+    shares: Array | None,
 ) -> _Folds:
-    """Bounds for splits with different data, one split at a time."""
-    known = [solve(problem, tol=tol) for problem in adapted.problems] if solutions is None else solutions
+    """Bounds for splits with different data, one split at a time; ``shares`` as :func:`_bound_strength_errors` gives them."""
+    anywhere = shares is not None and finds_supports_anywhere(adapted.problems[0])
+    known: list[Solution | None] = [None] * len(adapted.problems) if solutions is None else [*solutions]
     parts: list[list[Bounds]] = [[] for _ in known]
     stages: list[list[str]] = [[] for _ in known]
     n_refits = 0
+
+    def bound(fold: Fold, k: int, done: int) -> tuple[Bounds, str] | None:
+        """Bounds of a split's scores in one problem; None where it has to be refitted for them."""
+        problem = fold.problems[k]
+        if shares is not None and fold.aligned and anywhere and known[k] is None:
+            start = zero_point(problem)
+        else:
+            known[k] = solution = known[k] or solve(adapted.problems[k], tol=tol)
+            start = solution.point
+        if shares is not None and fold.aligned:
+            if not shares[done] < LARGEST_SHARE:
+                return None
+            found = find_support(problem, start, float(shares[done])).score_bounds(problem.matrix[fold.test])
+            return (found, "newton") if np.all(is_decided(*found, width)) else None
+        near = solution if fold.aligned else make_start(solution, problem, np.concatenate(pairs[done]), tol)
+        return bound_single_fold(problem, near.point, near, problem, fold.test, width, UNLIMITED, aim)
+
     for done, fold in enumerate(folds):
+        mine = [bound(fold, k, done) for k in range(len(known))]
+        if any(one is None for one in mine):
+            fold = adapted.refit_split(*pairs[done])
+            mine = [bound(fold, k, done) if one is None else one for k, one in enumerate(mine)]
         n_refits += not fold.aligned
-        for k, (solution, problem) in enumerate(zip(known, fold.problems, strict=True)):
-            near = solution if fold.aligned else make_start(solution, problem, np.concatenate(pairs[done]), tol)
-            bounds, stage = bound_single_fold(problem, near.point, near, problem, fold.test, width, UNLIMITED, aim)
+        for k, (bounds, stage) in enumerate(filter(None, mine)):
             parts[k].append(bounds)
             stages[k].append(stage)
             report(stage, done * len(known) + k + 1, len(known) * len(pairs))

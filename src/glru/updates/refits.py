@@ -24,6 +24,9 @@ from glru.problem import Problem
 
 Mask = NDArray[np.bool_]
 
+LARGEST_SHARE = 1e-6
+"""Relative error of refitted strengths up to which a support may be proven for all of them."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -117,7 +120,7 @@ class Refits:
 
     def slack(self, problem: Problem) -> Array:
         """How far the score of each row is at most from that of :meth:`problem`, for all strengths' factors within their error."""
-        known = self.together & _has_squares(problem.penalty)
+        known = self.together & has_squares(problem.penalty)
         found = np.where(known, self._described_slack(problem), 0.0)
         for variant in self.variants:
             found[variant.rows] = variant.refits.slack(variant.problem)[variant.rows]
@@ -151,17 +154,14 @@ class Refits:
                     return variant.refits.problem(variant.problem, row)
             assert self.refit is not None
             return self.refit(row)
-        if self.strengths is not None and not _has_squares(problem.penalty):
+        if self.strengths is not None and not has_squares(problem.penalty):
             assert self.refit is not None
             return self.refit(row)
         return self.described(problem, row)
 
     def strength_error(self, row: int) -> float:
         """At least the relative error of the strengths of :meth:`described`, without a row that is described."""
-        if self.strengths is None:
-            return 0.0
-        # A factor errs by the share of the larger of 1 and itself, its root by less, their products with the strengths are rounded.
-        return self.error / float(min(self.strengths[row].min(initial=1.0), 1.0)) * (1.0 + FEW) + FEW
+        return 0.0 if self.strengths is None else float(strength_errors(self.strengths[row], self.error))
 
     def described(self, problem: Problem, row: int) -> Problem:
         """The problem without a row that the arrays describe, with its strengths as they are stored."""
@@ -287,7 +287,13 @@ def factor_radii(
     return 1.001 * radii, 1.001 * norms
 
 
-def _has_squares(penalty: Penalty) -> bool:
+def strength_errors(strengths: Array, error: float) -> Any:
+    """At least the relative error of strengths with some factors in the last axis; ``error`` as in :class:`Refits`."""
+    # A factor errs by the share of the larger of 1 and itself, its root by less, their products with the strengths are rounded.
+    return error / strengths.min(axis=-1, initial=1.0) * (1.0 + FEW) + FEW
+
+
+def has_squares(penalty: Penalty) -> bool:
     """Whether rounding of the strengths moves the optimum by an amount that squares in the penalty bound."""
     return not penalty.absolute.any() or bool(penalty.quadratic.any())
 
