@@ -1,7 +1,7 @@
 """Tighten until decided: Newton steps of one problem, each followed by its certificate, then a training that stops by proof."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, final
@@ -38,7 +38,7 @@ from glru.solvers.newton import Stop, Until, zero_point
 from glru.sums import chunks, loss_hessian
 from glru.updates import find_newton_candidate
 from glru.updates.carry import choose_length_along, newton_step
-from glru.updates.chord_folds import ChordFolds, Decided, FoldRows, has_chords, split_blocks
+from glru.updates.chord_folds import ChordFolds, FoldRows, has_chords, split_blocks
 from glru.updates.class_folds import ClassFolds, has_class_folds
 from glru.updates.folds import Folds, has_folds, has_steps
 from glru.updates.row_models import MOST_STEPS, RowEllipsoid, RowModels, has_wide_rows
@@ -735,19 +735,16 @@ def bound_folds(
         for fold, test in zip(folds, tests, strict=True):
             yield _bound_class_fold(fold, test, start, width, budget, aim)
         return
-    if problem.in_memory and _is_quadratic(problem) and not has_folds(problem):
-        hessians = quadratic_hessians(problem, folds, tests)
-        for fold, test, hessian in zip(folds, tests, hessians, strict=True):
-            yield bound_single_fold(problem, zero_point(problem), None, fold, test, width, budget, aim, hessian)
-        return
     if not has_folds(problem):
-        if problem.in_memory and finds_supports_anywhere(problem):
-            for fold, test in zip(folds, tests, strict=True):
-                yield bound_single_fold(problem, zero_point(problem), None, fold, test, width, budget, aim)
-            return
-        known = solution if isinstance(solution, Solution) else solution()
-        for fold, test in zip(folds, tests, strict=True):
-            yield bound_single_fold(problem, known.point, known, fold, test, width, budget, aim)
+        hessians: Sequence[Any] = [None] * len(folds)
+        known: Solution | None = None
+        if problem.in_memory and _is_quadratic(problem):
+            hessians = quadratic_hessians(problem, folds, tests)
+        elif not (problem.in_memory and finds_supports_anywhere(problem)):
+            known = solution if isinstance(solution, Solution) else solution()
+        point = zero_point(problem) if known is None else known.point
+        for fold, test, hessian in zip(folds, tests, hessians, strict=True):
+            yield bound_single_fold(problem, point, known, fold, test, width, budget, aim, hessian)
         return
     known_start = solution.point if isinstance(solution, Solution) else None
     for _, bounds, more in bound_grid([problem], [folds], tests, width, budget, aim, known_start):
@@ -796,89 +793,88 @@ def bound_grid(
     start : Point, default=None
         The model of all rows under the first penalty, if it is known.
     """
-
-    def narrow(lower: Array, upper: Array) -> NDArray[np.bool_]:
-        found = is_decided(lower, upper, width)
-        return found if aim is None else found & is_decided(lower, upper, aim)
-
-    n_rows, n_most = problems[0].n_rows, CHORD_ENTRIES if has_chords(problems[0]) else FOLD_ENTRIES
-    for batch in _batches(tests, n_rows, max(1, n_most // n_rows)):
-        mine = [one[batch] for one in folds]
-        found = _bound_by_chords(problems, mine, tests[batch], narrow, width, budget, aim, start)
-        if found is None and has_steps(problems[0]):
-            found = _bound_by_steps(problems, mine, tests[batch], narrow, width, budget, aim, start)
-        yield from _bound_singly(problems, mine, tests[batch], width, budget, aim) if found is None else found
+    first, n_most = problems[0], CHORD_ENTRIES if has_chords(problems[0]) else FOLD_ENTRIES
+    for batch in _batches(tests, first.n_rows, max(1, n_most // first.n_rows)):
+        grid = _Grid(problems, [one[batch] for one in folds], tests[batch], width, budget, aim, start)
+        rows = FoldRows.of(first, grid.folds[0], grid.tests) if has_chords(first) else None
+        if rows is not None:
+            yield from _bound_by_chords(grid, rows)
+        else:
+            yield from _bound_by_steps(grid) if has_steps(first) else _bound_singly(grid)
 
 
-def _bound_singly(
-    problems: Sequence[Problem],
-    folds: Sequence[Sequence[Problem]],
-    tests: Sequence[Rows],
-    width: float | None,
-    budget: Budget,
-    aim: float | None,
-) -> Iterator[tuple[int, Bounds, Closer | None]]:
+@final
+@dataclass(frozen=True, eq=False)
+class _Grid:
+    """What is asked about folds under some penalties: the problem of all rows and those of the folds under each, the folds' test rows, and how closely; ``start`` as in :func:`bound_grid`."""
+
+    problems: Sequence[Problem]
+    folds: Sequence[Sequence[Problem]]
+    tests: Sequence[Rows]
+    width: float | None
+    budget: Budget
+    aim: float | None
+    start: Point | None
+
+    @property
+    def start_model(self) -> Array:
+        """The start as one array, the intercept last."""
+        return (zero_point(self.problems[0]) if self.start is None else self.start).packed(
+            self.problems[0].fit_intercept
+        )
+
+    def decided(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
+        """Where bounds are as narrow as they are asked for."""
+        found = is_decided(lower, upper, self.width)
+        return found if self.aim is None else found & is_decided(lower, upper, self.aim)
+
+    def bound_alone(
+        self, place: int, k: int, start: Array | Point, known: Bounds, others: Sequence[int] = ()
+    ) -> tuple[Bounds, str]:
+        """Closer bounds of a fold under a penalty than those that are known, on its own, from a model near it."""
+        problem = self.problems[place]
+        if not isinstance(start, Point):
+            start = start if np.all(np.isfinite(start)) else np.zeros(start.size)
+            start = Point.unpacked(start, problem.fit_intercept)
+        fold, test = self.folds[place][k], self.tests[k]
+        more, stage = bound_single_fold(problem, start, None, fold, test, self.width, self.budget, self.aim)
+        return intersect(known, more), stage
+
+
+def _bound_singly(grid: _Grid) -> Iterator[tuple[int, Bounds, Closer | None]]:
     """:func:`bound_grid` where nothing is known about the folds before each is asked for alone."""
-    for place, (problem, mine) in enumerate(zip(problems, folds, strict=True)):
-        start = train(problem, FOLD_START, budget=budget).point
-
-        def closer(problem: Problem, start: Point, fold: Problem, test: Rows, others: Sequence[int] = ()) -> Any:
-            return bound_single_fold(problem, start, None, fold, test, width, budget, aim)
-
-        for fold, test in zip(mine, tests, strict=True):
-            yield place, unbounded(test.size), partial(closer, problem, start, fold, test)
+    for place, problem in enumerate(grid.problems):
+        start = train(problem, FOLD_START, budget=grid.budget).point
+        for k, test in enumerate(grid.tests):
+            yield place, unbounded(test.size), partial(grid.bound_alone, place, k, start, unbounded(test.size))
 
 
-def _bound_by_steps(
-    problems: Sequence[Problem],
-    folds: Sequence[Sequence[Problem]],
-    tests: Sequence[Rows],
-    decided: Decided,
-    width: float | None,
-    budget: Budget,
-    aim: float | None,
-    start: Point | None,
-) -> Iterator[tuple[int, Bounds, Closer | None]]:
+def _bound_by_steps(grid: _Grid) -> Iterator[tuple[int, Bounds, Closer | None]]:
     """:func:`bound_grid` by :class:`~glru.updates.folds.Folds`, as many penalties together as their scores leave room for."""
-    first, n_folds = problems[0], len(tests)
-    free, size = first.fit_intercept, first.n_columns + int(first.fit_intercept)
-    model = (np.zeros(size) if start is None else np.append(start.coef, [start.intercept] * int(free)))[:, None]
+    first, n_folds, model = grid.problems[0], len(grid.tests), grid.start_model[:, None]
     together = max(1, FOLD_ENTRIES // (first.n_rows * n_folds))
-    for begin in range(0, len(problems), together):
-        mine = [fold for one in folds[begin : begin + together] for fold in one]
-        n_penalties = len(mine) // n_folds
-        family = Folds(first, mine, n_penalties)
+    for begin in range(0, len(grid.problems), together):
+        mine = [fold for one in grid.folds[begin : begin + together] for fold in one]
+        family = Folds(first, mine, len(mine) // n_folds)
         # Newton steps find the models of a quadratic objective from anywhere; others start at the model of all rows.
-        if first.loss.self_concordance != 0.0 and (start is None or begin > 0):
-            common = family.find_common(model, budget)
+        if first.loss.self_concordance != 0.0 and (grid.start is None or begin > 0):
+            common = family.find_common(model, grid.budget)
             model, common = common[:, -1:], np.repeat(common, n_folds, axis=1)
         else:
             common = model
-        steps = _Steps(family, problems, mine, tests, decided, budget, begin)
-        steps.run(common, range(n_penalties), 0.0 if len(problems) == 1 else SPARED)
+        steps = _Steps(grid, family, begin)
+        steps.run(common, range(family.n_penalties), 0.0 if len(grid.problems) == 1 else SPARED)
         for k, bounds in enumerate(steps.found):
-            place = begin + k // n_folds
-            closer = partial(steps.closer, k, width, aim, len(problems) > 1)
-            yield place, bounds, None if steps.is_narrow(k, width) else closer
+            yield begin + k // n_folds, bounds, None if steps.is_narrow(k) else partial(steps.closer, k)
 
 
 @final
 class _Steps:
-    """Folds of some penalties that were stepped together: what is known about them, and where they stand."""
+    """Folds of some penalties that were stepped together, the first of them at ``begin``: what is known about them, and where they stand."""
 
-    def __init__(
-        self,
-        family: Folds,
-        problems: Sequence[Problem],
-        folds: Sequence[Problem],
-        tests: Sequence[Rows],
-        decided: Decided,
-        budget: Budget,
-        begin: int,
-    ) -> None:
-        self.family, self.problems, self.folds, self.begin = family, problems, folds, begin
-        self.tests = [*tests] * family.n_penalties
-        self.decided, self.budget = decided, budget
+    def __init__(self, grid: _Grid, family: Folds, begin: int) -> None:
+        self.grid, self.family, self.begin = grid, family, begin
+        self.tests = [*grid.tests] * family.n_penalties
         self.found = [unbounded(test.size) for test in self.tests]
         self.finished: set[int] = set()
 
@@ -889,107 +885,52 @@ class _Steps:
         if not columns.size:
             return
         tests = [self.tests[k] for k in columns]
-        found, models = family.bounds(start, tests, self.decided, self.budget, spared, columns)
+        found, models = family.bounds(start, tests, self.grid.decided, self.grid.budget, spared, columns)
         self.models = np.where(np.isfinite(models), models, 0.0)
         for k, bounds in zip(columns, found, strict=True):
             self.found[k] = intersect(self.found[k], bounds)
 
-    def is_narrow(self, k: int, width: float | None) -> bool:
+    def is_narrow(self, k: int) -> bool:
         """Whether a fold needs no closer bounds: of losses with kinks, whose steps may end early, narrow ones are asked for."""
-        bounds = self.found[k]
-        return bool(np.all(is_decided(*bounds, width) if has_local(self.folds[k]) else self.decided(*bounds)))
+        bounds, (place, fold) = self.found[k], divmod(k, len(self.grid.tests))
+        local = has_local(self.grid.folds[self.begin + place][fold])
+        return bool(np.all(is_decided(*bounds, self.grid.width) if local else self.grid.decided(*bounds)))
 
-    def closer(
-        self, k: int, width: float | None, aim: float | None, more: bool, others: Sequence[int] = ()
-    ) -> tuple[Bounds, str]:
-        """Closer bounds of a fold: by further steps of all folds of its penalty and of others, where there are ``more``, then alone."""
+    def closer(self, k: int, others: Sequence[int] = ()) -> tuple[Bounds, str]:
+        """Closer bounds of a fold: by further steps of all folds of its penalty and of others, where there are more, then alone."""
         penalty = int(self.family.penalty_of[k])
-        if more and penalty not in self.finished:
+        if len(self.grid.problems) > 1 and penalty not in self.finished:
             places = {penalty, *(other - self.begin for other in others)} - self.finished
             self.finished |= places
             self.run(self.models, places, 0.0)
-        bounds, model, problem = self.found[k], self.models[:, k], self.problems[self.begin + penalty]
-        if self.is_narrow(k, width):
-            return bounds, "newton"
-        point = Point(model[: problem.n_columns], float(model[-1]) if problem.fit_intercept else 0.0)
-        return _bound_fold_closer(bounds, problem, point, None, self.folds[k], self.tests[k], width, self.budget, aim)
+        if self.is_narrow(k):
+            return self.found[k], "newton"
+        place, fold = self.begin + penalty, k % len(self.grid.tests)
+        return self.grid.bound_alone(place, fold, self.models[:, k], self.found[k])
 
 
-def _bound_by_chords(
-    problems: Sequence[Problem],
-    folds: Sequence[Sequence[Problem]],
-    tests: Sequence[Rows],
-    decided: Decided,
-    width: float | None,
-    budget: Budget,
-    aim: float | None,
-    start: Point | None,
-) -> Iterator[tuple[int, Bounds, Closer | None]] | None:
-    """:func:`bound_grid` by :class:`~glru.updates.chord_folds.ChordFolds`; None where that does not apply."""
-    rows = FoldRows.of(problems[0], folds[0], tests) if has_chords(problems[0]) else None
-    if rows is None:
-        return None
-    return _bound_chords_in_turn(rows, problems, folds, tests, decided, width, budget, aim, start)
-
-
-def _bound_chords_in_turn(
-    rows: FoldRows,
-    problems: Sequence[Problem],
-    folds: Sequence[Sequence[Problem]],
-    tests: Sequence[Rows],
-    decided: Decided,
-    width: float | None,
-    budget: Budget,
-    aim: float | None,
-    start: Point | None,
-) -> Iterator[tuple[int, Bounds, Closer | None]]:
-    """The bounds, one penalty after the other. With several penalties those of a fold's first step alone: the others come at more expense."""
-    free = problems[0].fit_intercept
-    size = problems[0].n_columns + int(free)
-    if start is None and problems[0].loss.piecewise:
+def _bound_by_chords(grid: _Grid, rows: FoldRows) -> Iterator[tuple[int, Bounds, Closer | None]]:
+    """:func:`bound_grid` by :class:`~glru.updates.chord_folds.ChordFolds`. With several penalties by a fold's first step alone: the others come at more expense."""
+    if grid.start is None and grid.problems[0].loss.piecewise:
         # There may be no curvature at all at zero.
-        start = train(problems[0], FOLD_START, budget=budget).point
-    model = np.zeros(size) if start is None else np.append(start.coef, [start.intercept] * int(free))
-    work = ChordFolds(rows, folds, tests, decided)
-    work.start(model, start is not None, 1.0 if len(problems) == 1 else SPARED, budget)
-    if len(problems) == 1:
-        work.finish([0], budget)
-    still = work.is_open()
-    for place, (problem, mine) in enumerate(zip(problems, folds, strict=True)):
-        for k, (fold, test) in enumerate(zip(mine, tests, strict=True), place * len(tests)):
-            bounds, closer = work.bounds(k), None
-            if still[k]:
-                closer = partial(_finish_chords, work, k, problem, fold, test, width, budget, aim)
-            yield place, bounds, closer
+        grid = replace(grid, start=train(grid.problems[0], FOLD_START, budget=grid.budget).point)
+    alone = len(grid.problems) == 1
+    work = ChordFolds(rows, grid.folds, grid.tests, grid.decided)
+    work.start(grid.start_model, grid.start is not None, 1.0 if alone else SPARED, grid.budget)
+    if alone:
+        work.finish([0], grid.budget)
+    for k, is_open in enumerate(work.is_open()):
+        yield k // work.n_folds, work.bounds(k), partial(_finish_chords, grid, work, k) if is_open else None
 
 
-def _finish_chords(
-    work: ChordFolds,
-    k: int,
-    problem: Problem,
-    fold: Problem,
-    test: Rows,
-    width: float | None,
-    budget: Budget,
-    aim: float | None,
-    others: Sequence[int] = (),
-) -> tuple[Bounds, str]:
-    """Closer bounds of a fold: by the chord steps of all folds of its penalty, and of others, then alone."""
-    work.finish([k // work.n_folds], budget)
+def _finish_chords(grid: _Grid, work: ChordFolds, k: int, others: Sequence[int] = ()) -> tuple[Bounds, str]:
+    """Closer bounds of a fold: by the chord steps of all folds of its penalty, then alone."""
+    place, fold = divmod(k, work.n_folds)
+    work.finish([place], grid.budget)
     bounds = work.bounds(k)
-    if np.all(is_decided(*bounds, width)):
+    if np.all(is_decided(*bounds, grid.width)):
         return bounds, "newton"
-    model = work.model(k)
-    if not np.all(np.isfinite(model)):
-        model = np.zeros(model.size)
-    point = Point(model[: problem.n_columns], float(model[-1]) if problem.fit_intercept else 0.0)
-    return _bound_fold_closer(bounds, problem, point, None, fold, test, width, budget, aim)
-
-
-def _bound_fold_closer(known: Bounds, *arguments: Any) -> tuple[Bounds, str]:
-    """Bounds that are known already and those of :func:`bound_single_fold`, whose stage is given."""
-    more, stage = bound_single_fold(*arguments)
-    return intersect(known, more), stage
+    return grid.bound_alone(place, fold, work.model(k), bounds)
 
 
 def _batches(tests: Sequence[Rows], n_rows: int, n_most: int) -> Iterator[slice]:
