@@ -569,9 +569,6 @@ MUTANTS: dict[str, Mutant] = {
     "curvatures-of-chord-steps-that-do-not-move": Mutant(
         "glru.updates.chord_folds:FoldRows.at", result(lambda found: (*found[:2], 0.0 * found[2])), FOLDS
     ),
-    "half-of-the-radius-without-long-rows": Mutant(
-        "glru.updates.chord_folds:PenaltyFolds._bound_without_long", scaled(0.5), FOLDS
-    ),
     "tenth-of-the-norms-of-chord-steps": Mutant("glru.updates.chord_folds:compute_growth", scaled(0.1), FOLDS),
     "gradients-of-chord-steps-taken-as-exact": Mutant("glru.updates.chord_folds:FoldRows.errors", scaled(0.0), FOLDS),
     "curvatures-that-do-not-move": Mutant("glru.updates.row_models:RowModels.exponent", scaled(0.0), FAMILIES),

@@ -15,12 +15,6 @@ and scores move by at most :math:`\tau / M` from there to the optimum (the local
 From the common model that takes no pass over the rows for each fold. Folds that it leaves open are evaluated where they stand, together, and step on. A fold whose steps
 gain little takes the curvatures of its own model.
 
-Rows of huge norms, which hardly have any curvature, would leave such a radius infinite for long. Without rows that carry a share :math:`\beta` of the metric
-(:mod:`glru.updates.columns.one_step`) the local certificate gives :math:`\|w^* - w\|_{M_k} \le r` by :math:`V_k^\top \bar H V_k \succeq (\nu / r) I`. The eigenvalues of
-its inverse are then between 0 and :math:`r / \nu`, so that a step of the length :math:`r / 2 \nu` ends within half that radius:
-
-.. math:: \|w^* - w - \tfrac{r}{2 \nu} \delta\|_{M_k} = \|(\tfrac{r}{2 \nu} I - (V_k^\top \bar H V_k)^{-1}) V_k^\top g\| \le r / 2 .
-
 Piecewise quadratic losses take the same steps. Their curvatures change only in rows that cross a kink between the reference and the optimum. Let those that may leave their curved piece
 within the radius carry at most a share :math:`\beta` of the metric, and those that may enter one :math:`\beta'`: the eigenvalues of :math:`V_k^\top \bar H V_k` are between
 :math:`1 - \beta` and :math:`1 + \beta'`, so that the optimum is within :math:`\nu / (1 - \beta)` of :math:`w` (which has to be the radius) and
@@ -41,7 +35,7 @@ from glru._options import UNLIMITED, Budget
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.linalg import FEW, SMALLEST, TINY, Array, gamma, powers_of_two
 from glru.problem import Problem
-from glru.regions.local import local_radius, piece_radius
+from glru.regions.local import piece_radius
 
 Rows = NDArray[np.intp]
 Decided = Callable[[Array, Array], NDArray[np.bool_]]
@@ -69,9 +63,6 @@ ROWS_PER_COLUMN = 4
 
 CROSSED, CIRCLING = 0.01, 0.3
 """The share of the rows that may have crossed a kink where steps keep a common Hessian, and what a step may leave of a gradient's norm there."""
-
-LONG_ROWS, LOST = 0.01, 0.02
-"""The share of the rows that may be left out of the metrics because they are long, and about the share of the metric that they may carry."""
 
 STEP_CALLS, HESSIAN_CALLS, FLOPS, LOSS = 4e5, 6e4, 15.0, 10.0
 """What the calls of a step of all folds and of a Hessian cost beside their arithmetic, in nanoseconds; operations of products in a nanosecond, and
@@ -336,15 +327,13 @@ class FoldRows:
         """The losses' Hessian of one fold at scores of its own."""
         return self.gram(self.weights[fold] * self.loss.curvature(self.y, scores), slice(0, self.n_rows))
 
-    def at(
-        self, models: Array, columns: Rows, references: Sequence[Array], long: NDArray[np.bool_] | None = None
-    ) -> tuple[Array, Array, Array]:
-        """Losses' gradients at some models, each of a fold, sums of squared slopes and curvatures, and the farthest scores from a reference: of all rows, and of those that are not long.
+    def at(self, models: Array, columns: Rows, references: Sequence[Array]) -> tuple[Array, Array, Array]:
+        """Losses' gradients at some models, each of a fold, sums of squared slopes and curvatures, and the farthest scores from a reference.
 
         ``columns``: the folds; ``references``: scores of all rows for each of the models.
         """
         count = columns.size
-        gradients, squares, farthest = np.zeros((count, self.size)), np.zeros((count, 2)), np.zeros((2, count))
+        gradients, squares, farthest = np.zeros((count, self.size)), np.zeros((count, 2)), np.zeros(count)
         every = np.array_equal(columns, np.arange(self.weights.shape[0]))
         height = max(64, CHUNK // count)
         for start in range(0, self.n_rows, height):
@@ -360,14 +349,11 @@ class FoldRows:
                 mine -= reference[part]
             np.abs(scores, out=scores)
             scores *= weights > 0.0
-            np.maximum(farthest[0], scores.max(axis=1), out=farthest[0])
-            if long is not None:
-                scores *= ~long[part]
-                np.maximum(farthest[1], scores.max(axis=1), out=farthest[1])
+            np.maximum(farthest, scores.max(axis=1), out=farthest)
             weighted = slopes * weights
             squares[:, 0] += np.einsum("ki,ki->k", weighted, slopes)
             gradients += weighted @ rows
-        return gradients, squares, farthest if long is not None else farthest[[0, 0]]
+        return gradients, squares, farthest
 
     def find_margins(self, models: Array, references: Sequence[Array]) -> tuple[Array, NDArray[np.bool_]]:
         """At most how far the exact scores under some models have to move to change the piece of the loss that their references are in, negative where they have; and which of these are curved."""
@@ -404,22 +390,18 @@ class Norms:
     ----------
     hessian, eta : array, float
         The Hessian, and what the eigenvalues of the exact one differ by from 1 in its metric.
-    norms, largest : array of shape (n_rows,), pair of float
-        At least the norms, the largest of them, and the largest one of a row that is not long.
-    long, members : array of bool and of int
-        Rows of large norms that carry little of the metric; None where there is none.
+    norms, largest : array of shape (n_rows,), float
+        At least the norms, and the largest of them.
     """
 
     hessian: Array
     eta: float
     norms: Array
-    largest: Array
-    long: NDArray[np.bool_] | None
-    members: Rows
+    largest: float
 
     @classmethod
-    def of(cls, rows: FoldRows, hessian: Array, metric: Metrics, reference: Array) -> "Norms":
-        """The norms in the one metric given, of a Hessian at some scores."""
+    def of(cls, rows: FoldRows, hessian: Array, metric: Metrics) -> "Norms":
+        """The norms in the one metric given, that of a Hessian."""
         norms, height = np.empty(rows.n_rows), max(64, CHUNK // rows.size)
         for start in range(0, rows.n_rows, height):
             solved = rows.data[start : start + height] @ metric.roots[0]
@@ -427,18 +409,7 @@ class Norms:
         np.sqrt(norms, out=norms)
         norms *= 1.0 + metric.theta[0] + gamma(rows.size + 16)
         norms += TINY
-        # The longest rows, as far as they carry little.
-        n_most = min(max(8, int(LONG_ROWS * rows.n_rows)), rows.n_rows)
-        most = np.argpartition(norms, rows.n_rows - n_most)[-n_most:]
-        most = most[np.argsort(-norms[most])]
-        shares = rows.common[most] * rows.loss.curvature(rows.y[most], reference[most]) * np.square(norms[most])
-        members = most[: int(np.searchsorted(np.cumsum(shares), LOST))]
-        long = np.zeros(rows.n_rows, dtype=np.bool_)
-        long[members] = True
-        largest, eta = np.array([norms.max(), norms.max(where=~long, initial=0.0)]) * (1.0 + FEW), float(metric.eta[0])
-        if not largest[1] < 0.9 * largest[0]:
-            return cls(hessian, eta, norms, largest[[0, 0]], None, members[:0])
-        return cls(hessian, eta, norms, largest, long, members)
+        return cls(hessian, float(metric.eta[0]), norms, float(norms.max()) * (1.0 + FEW))
 
 
 def compute_growth(metrics: Metrics, known: Norms) -> Array:
@@ -492,8 +463,8 @@ class PenaltyFolds:
         Those of the penalty in every fold.
     models, gradients, squares : array
         Where the models stand, the gradients and the sums of squared slopes and curvatures there.
-    references, moved : list of array, array of shape (2, n_folds)
-        The scores at which the curvatures of the metrics were taken, and the farthest score of a model from these, of all rows and of those that are not long.
+    references, moved : list of array, array of shape (n_folds,)
+        The scores at which the curvatures of the metrics were taken, and the farthest score of a model from these.
     metrics, growth : Metrics, array of shape (n_folds,)
         The metrics, and by what factor norms are at most larger there than ``norms``.
     lower, upper, left : array
@@ -531,15 +502,15 @@ class PenaltyFolds:
         metrics = Metrics.of(hessians, 2 * rows.n_rows + rows.edges.size + 64)
         self.metrics, last = metrics.take(slice(0, self.count)), metrics.take(slice(self.count, None))
         if known is None or not compute_growth(last, known)[0] < SAME_NORMS:
-            known = Norms.of(rows, hessians[-1], last, common.reference)
+            known = Norms.of(rows, hessians[-1], last)
         self.base, self.norms = known, known.norms
         self.growth = compute_growth(self.metrics, known)
         self.models = common.model + offsets
         if own or offsets.any():
-            self.gradients, self.squares, self.moved = rows.at(self.models, every, self.references, known.long)
+            self.gradients, self.squares, self.moved = rows.at(self.models, every, self.references)
         else:
             self.gradients, self.squares = rows.shares.T @ common.gradients, rows.shares.T @ common.squares
-            self.moved = np.full((2, self.count), np.abs(common.scores - common.reference).max())
+            self.moved = np.full(self.count, np.abs(common.scores - common.reference).max())
         self.gradients += self.strengths * self.models
         self.steps, self.ends = np.zeros_like(self.models), self.models.copy()
         self.nu, self.noise, self.radii, self.crossed = (np.full(self.count, np.inf) for _ in range(4))
@@ -561,13 +532,9 @@ class PenaltyFolds:
         noise = np.sqrt(np.einsum("ki,ki->k", noise, noise)) * (1.0 + gamma(2 * rows.size + 16))
         theta = metrics.theta
         nu = np.sqrt(np.einsum("ki,ki->k", ahead, ahead)) * (1.0 + theta + FEW * rows.size) + noise + TINY
-        if rows.loss.piecewise:
-            radii, lengths = self._bound_between_kinks(columns, nu), np.ones(columns.size)
-        else:
-            radii, lengths = self._bound_smoothly(columns, nu)
-        # A longer step has more noise.
-        radii += (noise + 2.0 * theta * nu) * np.maximum(lengths, 1.0)
-        ends = models + lengths[:, None] * steps
+        radii = self._bound_between_kinks(columns, nu) if rows.loss.piecewise else self._bound_smoothly(columns, nu)
+        radii += noise + 2.0 * theta * nu
+        ends = models + steps
         # Adding the step rounds every entry once; a unit vector has at most the root of the trace in the metric.
         reach = np.sqrt(rows.size * 4.0) * (1.0 + FEW)
         scaled = ends / metrics.scales
@@ -576,22 +543,11 @@ class PenaltyFolds:
         self.nu[columns], self.noise[columns], self.radii[columns] = nu, noise, radii * (1.0 + FEW)
         self._take(columns)
 
-    def _bound_smoothly(self, columns: Rows, nu: Array) -> tuple[Array, Array]:
-        """At least the distances of the optima from the ends of some models' steps, in their metrics, and the steps' lengths; ``nu``: at least the norms of the gradients."""
-        rows, constant, eta = self.rows, self.constant, self.metrics.eta[columns]
-        off = rows.longest * rows.score_error(self.models[columns]) + 2.0 * rows.noise
-        rho = constant * (off + self.moved[:, columns]) * (1.0 + FEW) + FEW
-        largest, lengths = self._largest(columns), np.ones(columns.size)
-        radii = step_radii(constant * largest[0], nu, rho[0], eta)
-        far = np.flatnonzero(~np.isfinite(radii) & (constant * largest[1] * nu < 1.0))
-        if far.size:
-            within = self._bound_without_long(columns[far], nu[far], rho[1, far], largest[1, far])
-            # So far the steps go, and so near to the optima they end.
-            radii[far], lengths[far] = (
-                0.5 * within * (1.0 + FEW),
-                np.where(within < np.inf, 0.5 * within / nu[far], 1.0),
-            )
-        return radii, lengths
+    def _bound_smoothly(self, columns: Rows, nu: Array) -> Array:
+        """At least the distances of the optima from the ends of some models' steps, in their metrics; ``nu``: at least the norms of the gradients."""
+        off = self.rows.longest * self.rows.score_error(self.models[columns]) + 2.0 * self.rows.noise
+        rho = self.constant * (off + self.moved[columns]) * (1.0 + FEW) + FEW
+        return step_radii(self.constant * self._largest(columns), nu, rho, self.metrics.eta[columns])
 
     def _bound_between_kinks(self, columns: Rows, nu: Array) -> Array:
         """At least the distances of the optima from the ends of some models' steps under a piecewise quadratic loss, in their metrics."""
@@ -611,21 +567,9 @@ class PenaltyFolds:
         factor = np.maximum(lost / (1.0 - lost), gained / (1.0 + gained)) * (1.0 + FEW)
         return np.where(np.isfinite(within) & (lost < 1.0), factor * nu * (1.0 + FEW), np.inf)
 
-    def _bound_without_long(self, columns: Rows, nu: Array, rho: Array, largest: Array) -> Array:
-        """At least the distances of some models from their optima, in metrics without long rows.
-
-        ``nu``, ``rho``, ``largest``: at least the norms of the gradients, the logarithms of what curvatures differ by and the largest norms, the last two of the other rows.
-        """
-        rows, long = self.rows, self.base.members
-        base = np.array([self.references[k][long] for k in columns])
-        shares = rows.weights[columns[:, None], long] * rows.loss.curvature(rows.y[None, long], base)
-        lost = shares @ np.square(self.norms[long]) * np.square(self.growth[columns]) * (1.0 + gamma(long.size + 16))
-        kept = (1.0 - self.metrics.eta[columns] - lost) * (1.0 - FEW) - FEW
-        return local_radius(self.constant, largest, nu / np.where(kept > 0.0, kept, np.nan) * (1.0 + FEW), rho)
-
     def _largest(self, columns: Rows) -> Array:
-        """At least the largest norms of rows in the metrics of some models: of all rows, and of those that are not long."""
-        found: Array = self.base.largest[:, None] * self.growth[columns] * (1.0 + FEW)
+        """At least the largest norms of rows in the metrics of some models."""
+        found: Array = self.base.largest * self.growth[columns] * (1.0 + FEW)
         return found
 
     def _find_places(self, asked: Rows) -> "slice | Rows":
@@ -698,10 +642,10 @@ class PenaltyFolds:
             mine = columns[asked]
             models = begin[asked] + lengths[asked, None] * steps[asked]
             references = [self.references[k] for k in mine]
-            gradients, squares, moved = rows.at(models, mine, references, self.base.long)
+            gradients, squares, moved = rows.at(models, mine, references)
             gradients += self.strengths[mine] * models
             self.models[mine], self.gradients[mine] = models, gradients
-            self.squares[mine], self.moved[:, mine] = squares, moved
+            self.squares[mine], self.moved[mine] = squares, moved
             after = np.einsum("ki,ki->k", gradients, steps[asked])
             # A descent this small is near the rounding of its own sum, and no guide to the length.
             far = ~(after <= -0.5 * descent[asked]) & (-descent[asked] > 1e-14 * squares[:, 0])
@@ -723,7 +667,7 @@ class PenaltyFolds:
         every[:, np.arange(rows.size), np.arange(rows.size)] += self.strengths[columns]
         metrics = Metrics.of(every, 2 * rows.n_rows + 64)
         self.metrics.put(columns, metrics)
-        self.moved[:, columns] = 0.0
+        self.moved[columns] = 0.0
         self.growth[columns] = compute_growth(metrics, self.base)
 
     def _renewals_pay(self, columns: Rows, rates: Array) -> NDArray[np.bool_]:
@@ -743,9 +687,9 @@ class PenaltyFolds:
             needed[owners[~self.decided(scores - half, scores + half)]] = share
         needed = needed[columns]
         chord = np.minimum(self.crossed[columns], 1.0) if rows.loss.piecewise else 0.0
-        chord += np.expm1(self.constant * self.moved[1, columns]) + TINY
+        chord += np.expm1(self.constant * self.moved[columns]) + TINY
         n_steps = np.maximum(np.log(needed / chord) / np.log(np.clip(rates, 1e-30, 0.9)), 0.0)
-        own = np.minimum(self.constant * self._largest(columns)[1] * self.nu[columns], 1.0)
+        own = np.minimum(self.constant * self._largest(columns) * self.nu[columns], 1.0)
         n_own = np.where(own <= needed, 0.0, np.where(own**2 <= needed, 1.0, 2.0))
         pays: NDArray[np.bool_] = n_steps * step > renewal + n_own * step
         if rows.loss.piecewise:
