@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 import glru
 from tests.certificates.exact import optimum
-from tests.core import Evaluated, FoldColumns, FoldData, has_fold_columns
+from tests.core import Evaluated, FoldColumns, FoldData, _budget, has_fold_columns
 
 KINDS = ["plain", "units", "duplicates", "heavy", "weak", "strong", "weights"]
 
@@ -274,3 +274,17 @@ def test_constant_columns_are_ties(judged):
     options = {"folds": {"cv": 4}, "rows": {"X_val": X[40:], "y_val": y[40:]}}[judged]
     found = glru.stepwise(problem, criterion="squared_error", forced=True, max_steps=2, **options)
     assert found.certified and [step.columns for step in found.path] == [(2,), (4,)]
+
+
+def test_hessians_of_folds_end_with_the_time():
+    """Neither those of the present models nor those of candidates are formed once the time is up."""
+    random = np.random.default_rng(0)
+    problem = glru.Problem(random.normal(size=(24, 3)), random.choice([-1.0, 1.0], 24), penalty=glru.L2(0.1))
+    data = FoldData([problem], [np.arange(24)], _budget.Budget(100.0))
+    family = FoldColumns(data, np.arange(3), np.zeros((1, 3)), np.arange(3), False)
+    here, every = Evaluated(family, np.arange(3)), np.ones((1, 3), dtype=bool)
+    data.budget.end = 0.0
+    with pytest.raises(_budget.OutOfTime):
+        here.step(every, every[0])
+    with pytest.raises(_budget.OutOfTime):
+        FoldColumns(data, np.arange(3), np.zeros((1, 3)), np.arange(3), False)

@@ -516,7 +516,7 @@ def make_judge(
         judges.append(_judge_rows(model, fold.matrix[test], fold.y[test], own, method, weights))
     problems, tests = [problem for problem, _ in folds], [test for _, test in folds]
     at_once = method == "certified" and all(sizes) and has_fold_columns(problems)
-    data = FoldData(problems, tests) if at_once else None
+    data = FoldData(problems, tests, budget) if at_once else None
     return FoldsJudge(judges, criterion, data if data is not None and data.usable else None)
 
 

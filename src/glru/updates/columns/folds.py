@@ -17,6 +17,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from glru._options import UNLIMITED, Budget
 from glru.bounds import Bounds, widen
 from glru.linalg import FEW, TINY, Array, gamma
 from glru.losses import Logistic, Loss, WithOffset
@@ -92,10 +93,12 @@ class FoldData:
         Problems with the same rows, columns, targets, loss and intercept.
     tests : sequence of array of int
         The rows of each whose scores are asked about.
+    budget : Budget, default=UNLIMITED
+        Asked before each Hessian, and before some of them where these are small.
     """
 
-    def __init__(self, folds: Sequence[Problem], tests: Sequence[Places]) -> None:
-        first = folds[0]
+    def __init__(self, folds: Sequence[Problem], tests: Sequence[Places], budget: Budget = UNLIMITED) -> None:
+        first, self.budget = folds[0], budget
         self.loss, self.fit_intercept, self.n_rows = first.loss, first.fit_intercept, first.n_rows
         self.constant = float(first.loss.self_concordance or 0.0)
         shared = all(fold.matrix is first.matrix for fold in folds)
@@ -148,7 +151,10 @@ class FoldColumns:
         slopes = data.loss.gradient(data.y, self.scores)
         curvatures = _curvatures(data.loss, data.y, self.scores, slopes)
         weighted = self.A * (data.weights * curvatures)
-        hessians = np.matmul(weighted, np.swapaxes(self.A, 1, 2))
+        hessians = np.empty((len(weighted), *2 * weighted.shape[1:2]))
+        for k, hessian in enumerate(hessians):
+            data.budget.check()
+            np.matmul(weighted[k], self.A[k if len(self.A) > 1 else 0].T, out=hessian)
         here = np.arange(hessians.shape[1])
         hessians[:, here, here] += self.strengths[:, 0]
         factors = factor_all(hessians, data.n_rows)
@@ -398,6 +404,7 @@ class Evaluated:
         family.far[:, self.members] = False
         width = max(1, 4_000_000 // ((family.A.shape[1] + 1) * family.data.n_rows))
         for start in range(0, folds.size, width):
+            family.data.budget.check()
             k, c = folds[start : start + width], places[start : start + width]
             moves[k, c], own[k, c] = self._newton(k, c)
         moves, own = np.where(np.isfinite(moves), moves, 0.0), np.where(np.isfinite(own), own, 0.0)
