@@ -159,7 +159,7 @@ class DeletionDisplay(Display):
 
     def _index(self, ax: Any) -> None:
         rows, known = np.arange(self.lower.size), np.isfinite(self.upper)
-        high = known & (self.upper > self._threshold)
+        high = known & (self.cooks_distance > self._threshold)
         many = rows.size >= SMALL_MARKS_FROM
         for mine, color in ((known & ~high, BLUE), (high, ORANGE)):
             ax.vlines(rows[mine], 0.0, self.upper[mine], color=color, alpha=0.5, linewidth=0.4 if many else 1.0)
@@ -211,6 +211,6 @@ class DeletionDisplay(Display):
             ax.axhline(end, color=GREY, linestyle="--", linewidth=0.8)
         ax.axhline(0.0, color="black", linewidth=0.8)
         ax.plot([], [], "--", color=GREY, linewidth=0.8, label="2 / sqrt(n)")
-        which = f"{n_shown} coefficients that move most" if n_shown == MOST_COEFS else "coefficients"
-        ax.set_title(f"what leaving out each of {n_rows} rows does to the {which}")
+        which = f"\nthe {MOST_COEFS} coefficients that move most" if n_shown == MOST_COEFS else ""
+        ax.set_title(f"{n_rows} rows left out, one at a time{which}")
         ax.legend(loc="best", frameon=False)
