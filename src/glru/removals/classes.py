@@ -109,9 +109,12 @@ class ClassRemovals(Removals):
     @cached_property
     def wide(self) -> WideClasses | None:
         """All removals from wide data; None: of data that is not, or whose rows have no factor."""
-        if not (has_class_space(self.problem) and (self.refits is None or self.problem.penalty.smooth)):
+        refits = self.refits
+        # What moved fills share with the columns is known in the span of the rows: over the columns it proves far less.
+        times = 1 if refits is not None and refits.filled_columns.size else 2
+        if not (has_class_space(self.problem, times) and (refits is None or self.problem.penalty.smooth)):
             return None
-        start, refits = self.run.converged_solution, self.refits
+        start = self.run.converged_solution
         if self.problem.scaling == "mean":
             refits = Refits(alone=np.zeros(self.problem.n_rows, dtype=bool)) if refits is None else refits
             start, refits = summed(start), refits.summed(self.problem)

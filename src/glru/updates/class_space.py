@@ -54,11 +54,11 @@ def has_cheap_space(problem: Problem) -> bool:
     return 0.08 * problem.n_rows**2 < 2.0 * problem.matrix.n_stored + 12.0 * problem.n_columns
 
 
-def has_class_space(problem: Problem) -> bool:
-    """Whether a problem with one score per class is worked on in the space of its rows: wide data, every column penalised."""
+def has_class_space(problem: Problem, times: int = 2) -> bool:
+    """Whether a problem with one score per class is worked on in the space of its rows: wide data of at least so many times as many columns as rows, every column penalised."""
     if not (problem.loss.several and problem.in_memory and problem.arrays.stable):
         return False
-    small = problem.n_scores * (problem.n_rows + 1) <= problem.largest and 2 * problem.n_rows <= problem.n_columns
+    small = problem.n_scores * (problem.n_rows + 1) <= problem.largest and times * problem.n_rows <= problem.n_columns
     return small and problem.unpenalised.size == 0 and problem.matrix.noise is None
 
 
