@@ -337,6 +337,26 @@ def chord_bounds(folds):
     return [np.concatenate([getattr(one, end) for one in folds.penalties]) for end in ("lower", "upper")]
 
 
+@pytest.mark.parametrize("loss", [glru.Poisson(), glru.Gamma(), glru.Tweedie(1.5)], ids=repr)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_chord_steps_of_log_links(loss, fit_intercept):
+    """Losses without a Lipschitz constant: from an inexact start the bounds hold exact scores, and they get narrow."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(60, 3)) * [1.0, 30.0, 0.01]
+    y = 0.1 + rng.gamma(2.0, np.exp(0.5 * X[:, 0]))
+    problem = glru.Problem(X, y, loss=loss, penalty=glru.L2(0.01), fit_intercept=fit_intercept)
+    tests = [np.arange(k, 60, 3) for k in range(3)]
+    problems = [problem.derive(sample_weight=(~np.isin(np.arange(60), test)).astype(float)) for test in tests]
+    scores = np.concatenate([truth.retrained(one).scores(X[test]) for one, test in zip(problems, tests, strict=True)])
+    folds = ChordFolds(FoldRows.of(problem, problems, tests), [problems], tests, never)
+    folds.start(np.full(3 + fit_intercept, 0.01))
+    assert not exact.outside(scores, *chord_bounds(folds))
+    folds.finish([0])
+    lower, upper = chord_bounds(folds)
+    assert not exact.outside(scores, lower, upper)
+    assert np.max(upper - lower) < 1e-8
+
+
 def test_moves_are_measured_from_the_scores_of_a_folds_own_metric():
     """A fold that stands at the common model, with curvatures taken elsewhere: its scores are as far from there as they are."""
     rng = np.random.default_rng(4)
