@@ -71,7 +71,7 @@ FIRST_ROWS = 8
 TIGHTENED_SHARE = 8
 """At most one row in this number is narrowed on its own, so that it costs far less than training every row."""
 
-MOST_FACTORS = 16
+MAX_FACTORS = 16
 """Families are used while the rows' weights give at most this number of different factors."""
 
 USUAL_MEMORY = 2 << 30
@@ -560,7 +560,7 @@ class Cascade:
     @cached_property
     def uniform(self) -> bool:
         """Whether the rows' weights give few enough factors for families of removals that share one."""
-        return self._known_factors.size <= MOST_FACTORS
+        return self._known_factors.size <= MAX_FACTORS
 
     @cached_property
     def _known_factors(self) -> Array:

@@ -19,8 +19,8 @@ from glru.metric.rows import RowSide
 from glru.problem import Point, Problem, make_memory_error
 from glru.refine import (
     CLASS_TRAINED,
-    HOPEFUL,
     LOCAL_STEPS,
+    MAX_ASKED_GRADIENT,
     AllDecided,
     Refinement,
     approach,
@@ -36,7 +36,7 @@ from glru.solvers import solve, train
 from glru.solvers.newton import Until
 from glru.updates import carry, carry_point, find_best_candidate
 from glru.updates.local_rows import require_local
-from glru.updates.row_models import MOST_STEPS, RowEllipsoid, RowModels
+from glru.updates.row_models import MAX_STEPS, RowEllipsoid, RowModels
 
 CandidateName = Literal["carry", "newton", "auto"]
 BoundName = Literal["primal", "dual", "local", "auto"]
@@ -258,7 +258,7 @@ class ChangedModel:
     def row_ellipsoid(self) -> RowEllipsoid:
         """Of wide data: the ellipsoid after Newton steps in the dimension of the rows, as far as float64 goes."""
         (models, start), budget = self._row_models, Budget(self.max_seconds)
-        most, best = MOST_STEPS if self.max_steps is None else self._steps_left or 0, None
+        most, best = MAX_STEPS if self.max_steps is None else self._steps_left or 0, None
         for step, region in enumerate(row_ellipsoids(models, start, most)):
             self._progress.n_steps += int(step > 0)
             if best is None or region.radius < best.radius or not np.isfinite(best.radius):
@@ -272,7 +272,7 @@ class ChangedModel:
         """The ellipsoid after Newton steps until they gain no more."""
         most = (LOCAL_STEPS if self.max_steps is None else self._steps_left) or 0
         begin = best = LocalEllipsoid.at(problem, start)
-        if problem.in_memory and most and not (begin.nu < HOPEFUL or budget.spent):
+        if problem.in_memory and most and not (begin.nu < MAX_ASKED_GRADIENT or budget.spent):
             # Too far for a certificate: steps without one come first.
             start, made = approach(problem, start, None if self.max_steps is None else most)
             self._progress.n_steps += made

@@ -272,7 +272,7 @@ def _scale_to_balance(problem: Problem, dual: Array) -> Array:
     return np.where(dual > 0.0, dual * min(1.0, down / up), dual * min(1.0, up / down))
 
 
-MOST_ENTRIES = 2_000_000
+MAX_ENTRIES = 2_000_000
 """Unpenalised columns with more entries are not searched for a direction that separates the classes."""
 
 
@@ -324,7 +324,7 @@ def explain_missing_optimum(problem: Problem) -> str | None:
             "no optimum exists: unpenalised columns separate the classes, so that larger coefficients are always better. "
             "Penalise them."
         )
-    if problem.loss.link == "identity" or free.size > MOST_ENTRIES:
+    if problem.loss.link == "identity" or free.size > MAX_ENTRIES:
         return None
     falling = y == 0.0
     rising = (y == 1.0) & (problem.loss.link == "logit")
@@ -340,7 +340,7 @@ def explain_missing_optimum(problem: Problem) -> str | None:
 def _separates_classes(problem: Problem, columns: np.ndarray, y: np.ndarray) -> bool:
     """Whether a model of some columns separates the classes of a logistic or multinomial loss; False where that is too large to find out."""
     n_scores = problem.n_scores
-    if not problem.loss.probabilities or columns.size * n_scores**2 > MOST_ENTRIES:
+    if not problem.loss.probabilities or columns.size * n_scores**2 > MAX_ENTRIES:
         return False
     if not problem.loss.several:
         return _separates(y[:, None] * columns)

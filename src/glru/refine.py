@@ -41,7 +41,7 @@ from glru.updates.carry import choose_length_along, newton_step
 from glru.updates.chord_folds import ChordFolds, FoldRows, has_chords, split_blocks
 from glru.updates.class_folds import ClassFolds, has_class_folds
 from glru.updates.folds import Folds, has_folds, has_steps
-from glru.updates.row_models import MOST_STEPS, RowEllipsoid, RowModels, has_wide_rows
+from glru.updates.row_models import MAX_STEPS, RowEllipsoid, RowModels, has_wide_rows
 from glru.updates.support_rows import find_support, finds_supports_anywhere
 
 NEWTON_STEPS = 8
@@ -68,7 +68,7 @@ CONVERGING = 0.1
 SMALL_GRADIENT = 1e-4
 """Norm of a gradient with one score per class from which on bounds are asked for at the price of all rows' norms."""
 
-LOCAL_STEPS, HOPEFUL = 12, 0.2
+LOCAL_STEPS, MAX_ASKED_GRADIENT = 12, 0.2
 """Number of Newton steps under the local certificate alone, and the norm of a gradient below which it is asked for."""
 
 PRODUCT_TOLS = (1e-9, 1e-12, 0.0)
@@ -309,7 +309,7 @@ class Refinement:
         for step, region in enumerate(newton_ellipsoids(problem, point)):
             if not problem.in_memory:
                 self.point = region.point
-            if region.nu < HOPEFUL and self.take_in(region, dead):
+            if region.nu < MAX_ASKED_GRADIENT and self.take_in(region, dead):
                 here = region.point
                 asked = dual and problem.in_memory
                 found = find_dual(problem, problem.scores(here.coef, here.intercept)) if asked else None
@@ -442,7 +442,7 @@ def follows_rows(problem: Problem) -> bool:
 
 
 def row_ellipsoids(
-    models: RowModels, start: tuple[Array, Array, Array], n_steps: int = MOST_STEPS
+    models: RowModels, start: tuple[Array, Array, Array], n_steps: int = MAX_STEPS
 ) -> Iterator[RowEllipsoid]:
     """The ellipsoids of wide data at a model (see :meth:`RowModels.place`) and after Newton steps from it, as far as float64 goes."""
     before = np.inf
@@ -538,7 +538,7 @@ def bound_classes(
     reference: Rows | None,
     decided: AllDecided,
     budget: Budget = UNLIMITED,
-    hopeful: float = HOPEFUL,
+    hopeful: float = MAX_ASKED_GRADIENT,
 ) -> tuple[Bounds, Point]:
     """Bounds of the queries of some rows under the optimum of a problem with one score per class.
 
@@ -635,7 +635,7 @@ def _bound_class_fold(
     # Where no more than labels is asked of a large Hessian, the ball of a training by products is cheaper.
     if has_classes(fold) and (width is not None or aim is not None or direct_is_cheaper(fold)):
         # Half the width of an interval is the norm of its row times the gradient's.
-        asked = min(HOPEFUL, (aim or width or 1.0) / SHORT_ROW)
+        asked = min(MAX_ASKED_GRADIENT, (aim or width or 1.0) / SHORT_ROW)
         if not direct_is_cheaper(fold):
             start = class_newton_cg(fold, start, Stop(CLASS_TRAINED, None, NEWTON_STEPS)).point
         bounds = convert_queries(*bound_classes(fold, start, queries, None, decided, budget, asked)[0])
@@ -682,7 +682,7 @@ def _bound_class_block_fold(
         {k: own for k, (own, _) in fold.locate(test).items()},
     )
     for region in class_ellipsoids(fold, start):
-        if region.nu < HOPEFUL:
+        if region.nu < MAX_ASKED_GRADIENT:
             parts = fold.map(_bound_class_queries, region.point, region.metric, region.radius, own=place)
             found = concatenate(parts)
         if budget.spent or decided(*found):

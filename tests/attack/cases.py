@@ -249,7 +249,7 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
         if has_local_rows(problem) or has_piece_rows(problem):
             local = LocalRows(solution, float(factor))
             yield "local rows", values, *local.bounds(here, never)
-            yield "local rows, sharp", values, *local.bound_sharply(here)
+            yield "local rows, sharp", values, *local.bound_by_moves(here)
             yield "local rows, refined", values, *local.refined(here, never, 4)
             if problem.loss.fourth_constant is not None:
                 for family in (local, LocalRows(local, float(factor))):
@@ -417,7 +417,7 @@ def far_rows(random: np.random.Generator) -> Iterator[Answer]:
     # To second order wherever that exists: it always pays for that many rows.
     plain = LocalRows.has_second_order
     everywhere = patch.object(LocalRows, "has_second_order", lambda family, _: plain(family, 10**9))
-    with np.errstate(all="ignore"), everywhere, patch.object(local_rows, "MUCH_SHORTER", 1.01):
+    with np.errstate(all="ignore"), everywhere, patch.object(local_rows, "OTHER_NORM_RATIO", 1.01):
         if has_carried(problem):
             for bound in ("midpoint", "auto"):
                 lower, upper = bound_carried(solution, bound)
@@ -429,7 +429,7 @@ def far_rows(random: np.random.Generator) -> Iterator[Answer]:
             here, values = rows[mine], [exact[k] for k in mine]
             local = LocalRows(solution, factor)
             yield "far rows, local", values, *local.bounds(here, never)
-            yield "far rows, sharp", values, *local.bound_sharply(here)
+            yield "far rows, sharp", values, *local.bound_by_moves(here)
             # The last two of nine steps are made with Hessians of the models' own.
             for n_steps in (1, 3, 9):
                 yield f"far rows, {n_steps} steps", values, *local.refined(here, never, n_steps)

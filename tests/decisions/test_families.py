@@ -270,7 +270,7 @@ def test_long_rows_count_by_their_own_moves(seed, fit_intercept):
     scores, off = held_out(solution)
     off = np.minimum(off, 1e-9 * (1.0 + np.abs(scores)))
     plain = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows, never))
-    sharp = family_bounds(solution, LocalRows, lambda family, rows: family.bound_sharply(rows))
+    sharp = family_bounds(solution, LocalRows, lambda family, rows: family.bound_by_moves(rows))
     assert_inside(scores, off, *sharp)
     with np.errstate(invalid="ignore"):
         narrower = (sharp[1] - sharp[0] < 0.9 * (plain[1] - plain[0])) | (np.isfinite(sharp[1]) & np.isinf(plain[1]))
@@ -327,7 +327,7 @@ def test_rows_to_second_order(seed, fit_intercept, lam):
     scores, off = held_out(solution)
     off = np.minimum(off, 1e-11 * (1.0 + np.abs(scores)))
     plain = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows, never))
-    sharp = family_bounds(solution, LocalRows, lambda family, rows: family.bound_sharply(rows))
+    sharp = family_bounds(solution, LocalRows, lambda family, rows: family.bound_by_moves(rows))
     second = family_bounds(solution, LocalRows, bound_to_second_order)
     assert_inside(scores, off, *sharp)
     assert_inside(scores, off, *second)
@@ -371,7 +371,7 @@ def test_an_objective_of_any_size(shape, loss, exponent):
     found = [bound_carried(solution, bound) for bound in ("primal", "dual", "midpoint")]
     if has_local_rows(problem):
         family = LocalRows(solution, 1.0)
-        found += [family.bounds(rows, never), family.bound_sharply(rows), bound_to_second_order(family, rows)]
+        found += [family.bounds(rows, never), family.bound_by_moves(rows), bound_to_second_order(family, rows)]
     if has_row_models(problem):
         found += [WideRows(solution).bound_quickly(rows), WideRows(solution).bounds(rows, never, 3)]
     result = glru.loocv(solution, width=1e-6, max_seconds=5.0)
@@ -410,7 +410,7 @@ def test_a_row_without_weight_is_not_in_the_way():
     for lower, upper in (
         bound_to_second_order(family, rows),
         family.refined(rows, never, 2),
-        family.bound_sharply(rows),
+        family.bound_by_moves(rows),
     ):
         assert np.all(np.isfinite(upper - lower))
 
@@ -420,7 +420,7 @@ def test_rows_to_second_order_against_60_digits(shape):
     solution = glru.solve(make(glru.Logistic(), glru.L2(0.02), seed=4, **shape))
     pairs = [
         family_bounds(solution, LocalRows, bound_to_second_order),
-        family_bounds(solution, LocalRows, lambda family, rows: family.bound_sharply(rows)),
+        family_bounds(solution, LocalRows, lambda family, rows: family.bound_by_moves(rows)),
     ]
     assert_exactly_inside(solution, pairs, rows=(2, 5))
 

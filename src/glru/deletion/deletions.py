@@ -25,7 +25,7 @@ from glru.cascade import (
     ACCURATE,
     BATCH_STEPS,
     MANY_ROWS,
-    MOST_FACTORS,
+    MAX_FACTORS,
     USUAL_MEMORY,
     Report,
     measure_smallest_batch,
@@ -342,7 +342,7 @@ class Deletions:
         if self.codes is not None or self.problem.scaling == "sum":
             return None
         factors = self.factors[np.isfinite(self.factors)]
-        if factors.max(initial=1.0) > NEAR_FACTOR and np.unique(factors).size <= MOST_FACTORS:
+        if factors.max(initial=1.0) > NEAR_FACTOR and np.unique(factors).size <= MAX_FACTORS:
             return None
         return float(factors[factors <= COVERED_FACTOR].max(initial=1.0))
 
@@ -514,7 +514,7 @@ class Deletions:
         size = self.reference.size
         spared = float(self.problem.n_rows) * (rows.size * (2 * size + 30) - size**2)
         for family, mine in self._group(rows) if rows.size > MANY_ROWS or spared > WORTH_A_STAGE else ():
-            if family.has_sharp:
+            if family.has_moves:
                 removals = family.removals(rows[mine])
                 self._take_closed(family, rows[mine], removals, family.bound_row_moves(rows[mine], removals))
 

@@ -16,7 +16,7 @@ from glru.changes import Change, Composite
 from glru.linalg import Matrix
 from glru.penalties import Penalty
 from glru.problem import Point, Problem
-from glru.refine import CLASS_TRAINED, HOPEFUL, Refinement, class_ellipsoids
+from glru.refine import CLASS_TRAINED, MAX_ASKED_GRADIENT, Refinement, class_ellipsoids
 from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, list_regions, score_bounds
 from glru.regions.classes import ClassEllipsoid, make_unbounded_queries, require_classes
 from glru.solution import Solution
@@ -273,7 +273,7 @@ class Proofs:
             return answer
         require_classes(self.problem)
         for region in class_ellipsoids(self.problem, self._point):
-            if region.nu < HOPEFUL and answer.open.size:
+            if region.nu < MAX_ASKED_GRADIENT and answer.open.size:
                 answer = answer.merge(region.score_bounds(X[answer.open]), decided, stage, *self._size(region))
                 self._kept, self._point = (region,), region.point
             if not answer.open.size:

@@ -37,7 +37,7 @@ from glru.rows import Totals
 LOST_DIGITS = 1e-3
 """A metric of dense rows that is farther than this from the Hessian is made from the rows, which takes several times as long."""
 
-LEAST_SQUARE = 1e-200
+MIN_SQUARE = 1e-200
 """Squared lengths of columns that are decomposed are above this, and below its inverse."""
 
 
@@ -245,7 +245,7 @@ class OrthogonalMetric(ColumnMetric):
         with np.errstate(all="ignore"):
             squares = np.einsum("ij,ij->j", matrix, matrix)
             # Columns in whose units an entry that underflows would count are left alone.
-            if n_rows < size or not np.all((squares > LEAST_SQUARE) & (squares < 1.0 / LEAST_SQUARE)):
+            if n_rows < size or not np.all((squares > MIN_SQUARE) & (squares < 1.0 / MIN_SQUARE)):
                 return
             scales = powers_of_two(squares)
             matrix = matrix * scales

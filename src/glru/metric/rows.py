@@ -29,7 +29,7 @@ from glru.linalg.factor import factor_core, invert_factor, solve_cholesky
 from glru.metric.columns import Metric
 from glru.problem import Problem
 
-MOST_FREE = 32
+MAX_FREE = 32
 """Most unpenalised coordinates of a border."""
 
 MANY_SOLVES = 4
@@ -44,7 +44,7 @@ def uses_rows(problem: Problem) -> bool:
 def has_few_free(problem: Problem) -> bool:
     """Whether the unpenalised coordinates are few enough to be a border."""
     n_free = problem.unpenalised.size + int(problem.fit_intercept)
-    return problem.unpenalised.size == 0 or (n_free <= MOST_FREE and 4 * n_free < problem.n_rows)
+    return problem.unpenalised.size == 0 or (n_free <= MAX_FREE and 4 * n_free < problem.n_rows)
 
 
 @final

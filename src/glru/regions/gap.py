@@ -24,7 +24,7 @@ from glru.problem import Problem
 PLACES_TOGETHER, ENTRIES_TOGETHER = 16, 1 << 14
 """Places at which the end of an intercept is looked for at once, and the most numbers that these take with all rows."""
 
-MOST_STEPS = 36
+MAX_STEPS = 36
 """Most steps of a search for the end of an intercept: away from a start by factors of 4, then between two of these."""
 
 
@@ -242,12 +242,12 @@ def _end(problem: Problem, parts: Array, near: float, side: float) -> float:
         return surely
 
     inside, unit, low, high = side * near, 1e-9 * (1.0 + abs(near)), 0.0, np.inf
-    for first in range(0, MOST_STEPS, count):
+    for first in range(0, MAX_STEPS, count):
         steps: Array = unit * np.power(4.0, np.arange(first, first + count, dtype=np.float64))
         low, high = _narrow(low, high, steps, beyond(inside + steps))
         if high < np.inf:
             break
-    for _ in range(MOST_STEPS if high < np.inf else 0):
+    for _ in range(MAX_STEPS if high < np.inf else 0):
         if high - low <= 1e-3 * high:
             break
         steps = np.linspace(low, high, count + 2)[1:-1]

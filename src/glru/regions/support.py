@@ -120,7 +120,7 @@ class Support:
             return Verdicts(holds & (np.abs(seen) + room < limits).all(axis=0), signs)
 
 
-MOST_STEPS = 10
+MAX_STEPS = 10
 """Steps on a support: with a metric of their own they about square what is left, with that of an earlier one they leave a tenth of it or less."""
 
 KEPT_METRIC = 0.1
@@ -150,7 +150,7 @@ class SupportEllipsoid(Region):
         if support.n_unknowns > problem.largest:
             return
         here, before = support.restrict(point), np.inf
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             # After a short step the metric that is there serves as well, without a Hessian.
             last: LocalEllipsoid | None = None if problem.loss.self_concordance is None else self.inner
             inner = None if last is None else last.carry_to(here)

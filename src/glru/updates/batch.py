@@ -26,7 +26,7 @@ SLOW = 0.6
 PATIENCE, PROGRESS = 4, 0.9
 """Steps in a row that may leave more than this share of the smallest norm so far: those of quasi-Newton methods rise now and then."""
 
-NEAR_FLOOR = 8.0
+FLOOR_FACTOR = 8.0
 """A gradient's norm within this factor of its rounding error is at its floor, unless a step still halves it."""
 
 
@@ -141,7 +141,7 @@ def _run(
         best = np.fmin(best, now.norms)
         # A norm is at least its floor: below two of them no step halves it.
         halving = (now.norms < 0.5 * before) & (now.norms > 2.0 * now.floors)
-        exhausted = (now.norms <= NEAR_FLOOR * now.floors) & ~halving
+        exhausted = (now.norms <= FLOOR_FACTOR * now.floors) & ~halving
         if known is None:
             known = Tightened(
                 np.arange(now.norms.size), now.lower, now.upper, exhausted, np.full(now.norms.size, batch.cost)

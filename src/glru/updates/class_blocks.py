@@ -17,7 +17,7 @@ from glru.updates.batch import Decided
 from glru.updates.carried_rows import factor_range
 from glru.updates.class_removals import ClassBase, ClosedForm, Rows
 from glru.updates.class_rows import ClassRows, Home
-from glru.updates.local_rows import BASE_STEP_RATIO, MOST_ETA, MOST_METRICS, NEGLIGIBLE_MOVE
+from glru.updates.local_rows import BASE_STEP_RATIO, MAX_ETA, MAX_METRICS, NEGLIGIBLE_MOVE
 
 
 @final
@@ -63,15 +63,15 @@ class ClassBlocks:
         """The start itself, or where its Newton step is long a model that a few of these lead to, one pass each."""
         problem, (least, most) = self.problem, factor_range(self.problem)
         factors = 0.5 * (least + most), least, most
-        for _ in range(MOST_METRICS):
+        for _ in range(MAX_METRICS):
             if here is None:
                 here = sum_classes(problem, unpacked(model, problem.fit_intercept))
             metric = ClassMetric(problem, None, factors[0], here.hessian)
-            if not metric.eta < MOST_ETA:
+            if not metric.eta < MAX_ETA:
                 return
             self.base = ClassBase.at(problem, metric, model, here, factors, 0.0)
             self.largest_norm = metric.largest_pair_norm(problem.totals.largest_norm)
-            self.usable = self.base.eta < MOST_ETA
+            self.usable = self.base.eta < MAX_ETA
             if not self.usable or self._is_close(here):
                 return
             step = self.base.step

@@ -67,7 +67,7 @@ BLOCK_ROWS = 50
 STALE = 20
 """After so many products in one step the blocks are made again."""
 
-HOPEFUL = 0.5
+MAX_ASKED_GRADIENT = 0.5
 """Bounds are asked for where the largest norm of a row times the gradient's norm is below this."""
 
 SHARES = (0.1, 1e-2, 1e-3, 1e-4)
@@ -460,7 +460,7 @@ class ClassFolds:
         nu = float(np.linalg.norm(norms)) * loosening * (1.0 + FEW)
         rounding = float(np.sqrt(self.n_scores)) * metric.gradient_norm(nothing, slacks.max(axis=0)) * loosening
         largest = float(np.sqrt(2.0)) * known.largest_norm * (1.0 + FEW)
-        radius = float(local_radius(1.0, largest, np.asarray(nu), 0.0)) if largest * nu < HOPEFUL else np.inf
+        radius = float(local_radius(1.0, largest, np.asarray(nu), 0.0)) if largest * nu < MAX_ASKED_GRADIENT else np.inf
         return radius, nu, rounding
 
     def bounds(

@@ -27,7 +27,7 @@ from glru.updates.batch import SLOW, Certified, Decided, tighten
 from glru.updates.carried_rows import removal_factors
 from glru.updates.class_removals import ClassBase, ClassRemovals, Rows, curved, removal_radius, weight_share
 from glru.updates.gradients import conjugate_gradients
-from glru.updates.local_rows import MOST_DRIFT, MOST_ETA, MOST_METRICS
+from glru.updates.local_rows import MAX_DRIFT, MAX_ETA, MAX_METRICS
 
 MOST_OTHER = 0.1
 """Rows whose weight makes the others' grow by a factor that differs by more than this share from the usual one are left to later steps."""
@@ -113,7 +113,7 @@ class ClassRows:
             self._cover(start.middle)
             self.covered &= (self.factors >= start.least) & (self.factors <= start.most)
             # Sums over all rows: those of a block may have no weight.
-            self.totals, self.usable = start.totals, start.eta < MOST_ETA
+            self.totals, self.usable = start.totals, start.eta < MAX_ETA
             self._set(start, ClassValues.at(problem, unpacked(start.model, problem.fit_intercept)))
             return
         self.totals = problem.totals
@@ -121,7 +121,7 @@ class ClassRows:
         self._cover(float(np.median(finite)) if finite.size else 1.0)
         with np.errstate(all="ignore"):
             self._find_base(packed(start, problem.fit_intercept))
-        self.usable = hasattr(self, "base") and self.eta < MOST_ETA
+        self.usable = hasattr(self, "base") and self.eta < MAX_ETA
 
     def _cover(self, middle: float) -> None:
         self.middle, self.covered = middle, np.abs(self.factors / middle - 1.0) <= MOST_OTHER
@@ -136,9 +136,9 @@ class ClassRows:
         values = ClassValues.at(problem, unpacked(model, fit_intercept))
         covered = self.factors[self.covered]
         factors = self.middle, float(covered.min(initial=self.middle)), float(covered.max(initial=self.middle))
-        for _ in range(MOST_METRICS):
+        for _ in range(MAX_METRICS):
             metric = ClassMetric(problem, values.likely, self.middle)
-            if not metric.eta < MOST_ETA:
+            if not metric.eta < MAX_ETA:
                 return
             losses = self.middle * loss_gradient(problem, values.slopes(problem))
             gradient = losses + metric.strengths * model + metric.gauge * model.sum(axis=0)
@@ -149,7 +149,7 @@ class ClassRows:
             drift, values = float(moves.max()), there
             here = ClassSums.of(problem, values, values.slopes(problem))
             self._set(ClassBase.at(problem, metric, model, here, factors, drift), values)
-            self.converged = drift <= MOST_DRIFT
+            self.converged = drift <= MAX_DRIFT
             if self.converged or not drift <= 1.0:
                 return
 

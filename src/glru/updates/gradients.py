@@ -25,7 +25,7 @@ from glru.updates.carried_rows import rounded_norms, row_norms, sum_error
 ACCURACY = 1e-3
 """Share of a gradient's norm (in the inverse metric) that a step may leave; Newton's own error is of the same kind."""
 
-MOST_PRODUCTS = 40
+MAX_PRODUCTS = 40
 """Products with the Hessians in a step."""
 
 CACHED, MODELS_TOGETHER = 1 << 15, 256
@@ -607,7 +607,7 @@ def conjugate_gradients(arrays: Arrays, product: Map, solve: Map, right: Any, ac
     found = 0.0 * direction
     size = arrays.inner(residual, direction)
     target = accuracy**2 * size
-    for _ in range(MOST_PRODUCTS):
+    for _ in range(MAX_PRODUCTS):
         image = product(direction)
         # A column that is done stays as it is: none depends on the others beside it.
         length = arrays.put(np.where(size > target, _quotient(size, arrays.inner(direction, image)), 0.0))

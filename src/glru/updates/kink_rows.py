@@ -47,7 +47,7 @@ MISPLACED_BY = 1e-7
 USUAL_PIECES = 50
 """Pieces of a path beyond four per column, after which a row is left to training."""
 
-MOST_KINKS = 120
+MAX_KINKS = 120
 """With more rows than this at the kink every piece of a path solves a system that costs about as much as training a model."""
 
 ENTRIES_TOGETHER = 1 << 20
@@ -56,10 +56,10 @@ ENTRIES_TOGETHER = 1 << 20
 INTERCEPT_WIDTHS = (1.5, 16.0)
 """Half-widths of the intercept's interval that are tried, in units of what the rows on curved pieces allow."""
 
-MOST_ROWS = 2048
+MAX_ROWS = 2048
 """Steps work with matrices of one entry per pair of rows: with at most this number of rows."""
 
-MOST_STEPS, LINE_SEARCH_STEPS = 40, 40
+MAX_STEPS, LINE_SEARCH_STEPS = 40, 40
 """Semismooth Newton steps of a model, and evaluations of the slope along one."""
 
 NEGLIGIBLE_MOVE = 1e-8
@@ -68,7 +68,7 @@ NEGLIGIBLE_MOVE = 1e-8
 EXACT_GAP = 1e-12
 """Gap, as a share of the weights, below which a candidate is nearly as good as float64 allows."""
 
-MOST_ROUNDS, USEFUL_ROUND = 12, 0.1
+MAX_ROUNDS, USEFUL_ROUND = 12, 0.1
 """Sets of rows at the kink that are tried for a model; while its label is open, as long as each leaves less than this share of the gap: a training costs about as much as three."""
 
 FREE_SCALE = 1e-2
@@ -139,7 +139,7 @@ def has_kinks(problem: Problem) -> bool:
     dense = problem.in_memory and problem.arrays is HOST and problem.matrix.stores_zeros
     if isinstance(problem.loss, Hinge):
         return penalised and dense and min(problem.matrix.shape) <= problem.largest
-    return penalised and dense and problem.loss.piecewise and problem.n_rows <= min(MOST_ROWS, problem.largest)
+    return penalised and dense and problem.loss.piecewise and problem.n_rows <= min(MAX_ROWS, problem.largest)
 
 
 def _pseudo_inverse(rows: Array) -> Array:
@@ -196,7 +196,7 @@ class HingePaths:
     @property
     def is_cheap(self) -> bool:
         """Whether a path costs less than training a row's model: its systems are as large as there are rows at the kink."""
-        return self.base is not None and int(np.count_nonzero(self.base.states == AT_KINK)) <= MOST_KINKS
+        return self.base is not None and int(np.count_nonzero(self.base.states == AT_KINK)) <= MAX_KINKS
 
     def _find_base(self, slopes: Array) -> _Base | None:
         """The optimum in exact terms: rows at the kink, and dual variables of which the others are at their ends."""
@@ -287,7 +287,7 @@ class PieceSteps:
     def _find_base(self, duals: Array, free: Array) -> tuple[Array, Array, bool]:
         """The model of all rows with the new weights, near a given one, and whether steps have ended there."""
         b, beta, weights = duals[:, None], free[:, None], self.weights[:, None]
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             scores = self.side.scores(b, beta)
             forces, curvatures, _ = self._expand(b, scores, weights)
             system = NewtonSystem(self.side, curvatures[:, 0])
@@ -331,7 +331,7 @@ class PieceSteps:
         before = np.zeros((n_rows, rows.size), dtype=bool)
         inverse = np.divide(1.0, self.weights, out=np.zeros(n_rows), where=self.weights > 0.0)[:, None]
         with np.errstate(all="ignore"):
-            for step in range(MOST_STEPS):
+            for step in range(MAX_STEPS):
                 scores = self.side.scores(b, beta)
                 forces, curvatures, flat = self._expand(b, scores, weights)
                 steps, change, moves = self._steps(forces, curvatures, b)
@@ -339,7 +339,7 @@ class PieceSteps:
                 b, beta = b + lengths * steps, beta + lengths * change
                 now = (curvatures > 0.0) & ~flat
                 same = (now == before).all(axis=0) & (lengths == 1.0) & ~flat
-                leave = same | self._is_small(moves, scores) | ~(lengths > 0.0) | (step + 1 == MOST_STEPS)
+                leave = same | self._is_small(moves, scores) | ~(lengths > 0.0) | (step + 1 == MAX_STEPS)
                 if leave.any():
                     here = members[leave]
                     curved[:, here] = now[:, leave]
@@ -508,7 +508,7 @@ class KinkRows:
         coefs = self._correlations(rows, self.weights[:, None] * dual) / self._strengths(rows)
         found, gaps = self._certified(rows, kinks, (coefs, intercepts, dual))
         rough = np.arange(rows.size if isinstance(problem.loss, Hinge) else 0)
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             rough = rough[gaps[rough] > EXACT_GAP * float(self.weights.sum())]
             rough = rough[~decided(found[0][rough], found[1][rough])]
             if not rough.size:

@@ -56,7 +56,7 @@ from glru.sums import (
     slope_error_norm,
     sum_closely,
 )
-from glru.updates.batch import NEAR_FLOOR, Certified, Decided, tighten
+from glru.updates.batch import FLOOR_FACTOR, Certified, Decided, tighten
 from glru.updates.carried_rows import factor_range, removal_factors, sum_error
 from glru.updates.columns.one_step import FOLLOWED_MOVES, NormCuts, lost_shares, row_norm_cuts
 from glru.updates.gradients import (
@@ -72,7 +72,7 @@ from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
 
 Rows = NDArray[np.intp]
 
-MOST_DRIFT = 0.05
+MAX_DRIFT = 0.05
 """The base is found when a Newton step moves no score by more than this (times the self-concordance constant)."""
 
 BASE_STEP_RATIO = 4.0
@@ -81,25 +81,25 @@ BASE_STEP_RATIO = 4.0
 NEGLIGIBLE_MOVE = 1e-9
 """A step that moves no score by more than this (times the self-concordance constant) is not worth a pass."""
 
-MOST_METRICS = 4
+MAX_METRICS = 4
 """Hessians that are formed to find the base."""
 
-MOST_ETA = 0.5
+MAX_ETA = 0.5
 """A metric that is farther than this from the exact Hessian proves nothing worth having."""
 
 PREPARED_ROWS = 1 << 13
 """Rows whose removals are prepared at a time."""
 
-FOLLOWED_FAR = (6.0, 15.0)
+FAR_FOLLOWED_MOVES = (6.0, 15.0)
 """Further moves of scores up to which curvatures are followed, for candidates with tiny gradients, as beside ``FOLLOWED_MOVES``."""
 
-MOST_EXPONENT = 1.0
+MAX_EXPONENT = 1.0
 """Curvatures that may have changed by more than ``e`` to this power leave room for balls that need no curvatures at the base."""
 
-LEAST_COMPLEMENT = 1e-6
+MIN_COMPLEMENT = 1e-6
 """One minus the leverage of a row, at least, in steps of the model without it where no bound relies on these."""
 
-MOST_LONG, MUCH_SHORTER = 64, 0.8
+MAX_LONG_ROWS, OTHER_NORM_RATIO = 64, 0.8
 """Rows of large norm whose moves are computed one by one, if the others' norms are below this share of the largest."""
 
 CHORD_STEPS, DIRECTION_ACCURACY, PRODUCTS_PER_DIRECTION = 6, 0.05, 8.0
@@ -494,7 +494,7 @@ class LocalRows:
         self._errors: Array | None = None
         with np.errstate(over="ignore", invalid="ignore"):
             self._find_base(start.expansion)
-        self.usable = self.eta < MOST_ETA
+        self.usable = self.eta < MAX_ETA
 
     @property
     def expansion(self) -> Expansion | None:
@@ -512,9 +512,9 @@ class LocalRows:
         elif here is None or here.hessian is None:
             here = expand(problem, self.point, floor)
         before = np.inf
-        for k in range(MOST_METRICS):
+        for k in range(MAX_METRICS):
             metric = self._metric(here, floor)
-            if not metric.eta < MOST_ETA:
+            if not metric.eta < MAX_ETA:
                 return
             if problem.loss.piecewise:
                 self._place(here, metric, 0.0)
@@ -523,7 +523,7 @@ class LocalRows:
             if problem.in_memory:
                 there, drift = self._step_on(here, metric)
                 self._place(there, metric, drift)
-                self.converged = drift <= MOST_DRIFT
+                self.converged = drift <= MAX_DRIFT
                 # Long rows move far in the first step, which also changes the weights of all rows.
                 if self.converged or not drift <= max(1.0, 0.5 * before):
                     return
@@ -532,7 +532,7 @@ class LocalRows:
                 continue
             self._place(here, metric, 0.0)
             self.converged = True
-            if not self.eta < MOST_ETA or k + 1 == MOST_METRICS or self._is_close(here):
+            if not self.eta < MAX_ETA or k + 1 == MAX_METRICS or self._is_close(here):
                 return
             self.point = self.point.moved(self.base.step)
             here = expand(problem, self.point, floor)
@@ -687,18 +687,18 @@ class LocalRows:
         distances = measure_kink_distances(problem.loss, problem.y, every.scores, every.score_errors)
         return Kinks.of(distances, norms, curvatures, every.curvatures > 0.0)
 
-    def bound_sharply(self, rows: Rows) -> Bounds:
+    def bound_by_moves(self, rows: Rows) -> Bounds:
         """Bounds as :meth:`bounds` has them, from what the removals do to the other rows; in memory.
 
         The moves of rows of largest norm are taken one by one, those of the others by their moments.
         """
-        if not self.has_sharp:
+        if not self.has_moves:
             return unbounded(rows.size)
         removals = self.removals(rows)
         return self.base.closed_form(removals, self.largest_norm, self.bound_row_moves(rows, removals))
 
     @property
-    def has_sharp(self) -> bool:
+    def has_moves(self) -> bool:
         """Whether removals are bounded by what they do to the other rows; of a quadratic loss the closed form is exact."""
         return self.usable and self.base.constant > 0.0 and self.problem.arrays.stable
 
@@ -771,13 +771,13 @@ class LocalRows:
     def _long(self) -> tuple[Rows, float]:
         """The rows whose norms are much above those of the others, if there are few, and at least the norm of any other."""
         norms = np.where(self.problem.weights > 0.0, self.every.norms, 0.0)
-        n_long = min(MOST_LONG, norms.size // 8)
+        n_long = min(MAX_LONG_ROWS, norms.size // 8)
         if not n_long:
             return np.empty(0, dtype=np.intp), self.largest_norm
         order = np.argpartition(-norms, n_long)[: n_long + 1]
         order = order[np.argsort(-norms[order], kind="stable")]
         other = float(norms[order[-1]])
-        if not other < MUCH_SHORTER * float(norms[order[0]]):
+        if not other < OTHER_NORM_RATIO * float(norms[order[0]]):
             return order[:0], self.largest_norm
         return np.sort(order[:-1]), other
 
@@ -952,7 +952,7 @@ class RowCandidates:
         curvatures = removals.weights * removals.curvatures
         # A row whose leverage rounding leaves no telling from 1 is taken out of the Hessian in part; others are not: bounds around the step's end rely on it.
         known, complements = removals.metric_shares > 0.0, 1.0 - removals.leverages
-        complements = np.where(known, complements, np.maximum(complements, LEAST_COMPLEMENT))
+        complements = np.where(known, complements, np.maximum(complements, MIN_COMPLEMENT))
         multipliers = curvatures * self.arrays.inner(self.block, solved) / complements
         return solved + self.images * self.arrays.put(multipliers)
 
@@ -969,7 +969,7 @@ class RowCandidates:
         exponents = base.constant * found.moved
         bounds = base.bound_by_ellipsoids(self.removals, largest, centers, nu, exponents, errors, moves)
         floors = found.rounding / self._share_roots
-        for far, half in self._bound_far(found, bounds[1] - bounds[0], nu <= NEAR_FLOOR * floors):
+        for far, half in self._bound_far(found, bounds[1] - bounds[0], nu <= FLOOR_FACTOR * floors):
             closer = base.widen(centers[far], half + errors[far], np.ones(far.size))
             bounds[0][far], bounds[1][far] = intersect((bounds[0][far], bounds[1][far]), closer)
             floors[far] = 0.0
@@ -985,7 +985,7 @@ class RowCandidates:
             yield far, self.removals.norms[far] * self._bound_followed_radii(found, far)
         balls = self.family.balls
         if balls is not None:
-            moved = rounded | ~np.isfinite(widths) | (self.family.base.constant * found.moved > MOST_EXPONENT)
+            moved = rounded | ~np.isfinite(widths) | (self.family.base.constant * found.moved > MAX_EXPONENT)
             far = np.flatnonzero(moved)
             if far.size:
                 far = far[balls.find_promising(found.take(far, self.arrays), self.arrays.take(self.models, far))]
@@ -1035,7 +1035,7 @@ class RowCandidates:
         ways = [(constant * found.moved[far], np.zeros(far.size))]
         ways += [
             (constant * (most + off) * (1.0 + FEW), lost_shares(family.shares, away, most))
-            for most in (*FOLLOWED_MOVES, *FOLLOWED_FAR)
+            for most in (*FOLLOWED_MOVES, *FAR_FOLLOWED_MOVES)
         ]
         exponents, lost = (np.array(part) for part in zip(*ways, strict=True))
         norms, longer = (np.array(part)[:, None, None] for part in zip(*family.norm_cuts, strict=True))
@@ -1062,7 +1062,7 @@ class RowCandidates:
         """The gradients of the candidates, which the next steps follow from, and at least their norms in the metrics without the rows."""
         found = self.family.gradients.at(self.models, self.rows, self.factors)
         self.gradients, self.steps = found.gradients, -self.solve(found.gradients)
-        self.noise = NEAR_FLOOR * found.rounding
+        self.noise = FLOOR_FACTOR * found.rounding
         return found, found.nu / self._share_roots
 
     @cached_property

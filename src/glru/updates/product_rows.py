@@ -41,7 +41,7 @@ N_DIRECTIONS, ROWS_PER_DIRECTION = 16, 16
 BASE_STEPS, BASE_SHARE = 20, 1e-2
 """Most steps of the model of all rows, and the share of the gradient of a typical removal that its own is brought below."""
 
-LEAST_STEPS = 3.0
+MIN_STEPS = 3.0
 """Steps that a row takes at least, with the product that begins them."""
 
 STORED_COST, ROW_COST, COLUMN_COST = 0.4, 35.0, 5.0

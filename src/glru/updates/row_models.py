@@ -29,7 +29,7 @@ from glru.updates.carried_rows import weight_error
 Rows = NDArray[np.intp]
 Errors = tuple[Array, Array]
 
-MOST_STEPS = 30
+MAX_STEPS = 30
 """Newton steps of a single model, each with a factor of its own."""
 
 NARROW = 1e-7
@@ -480,7 +480,7 @@ class RowModels:
         start: tuple[Array, Array, Array],
         queries: Rows,
         decided: Callable[[Array, Array], bool],
-        n_steps: int = MOST_STEPS,
+        n_steps: int = MAX_STEPS,
     ) -> "Retrained":
         """Bounds of some rows' scores under the model with some weights.
 
@@ -496,7 +496,7 @@ class RowModels:
             The rows that are asked about.
         decided : callable
             ``decided(lower, upper)``: whether the bounds are good enough.
-        n_steps : int, default=MOST_STEPS
+        n_steps : int, default=MAX_STEPS
             Most steps.
         """
         found = np.full(queries.size, -np.inf), np.full(queries.size, np.inf)
@@ -524,7 +524,7 @@ class RowModels:
         return self.widened(to_host(there)[queries, 0], half * (1.0 + FEW))
 
     def follow(
-        self, weights: Array, start: tuple[Array, Array, Array], n_steps: int = MOST_STEPS
+        self, weights: Array, start: tuple[Array, Array, Array], n_steps: int = MAX_STEPS
     ) -> Iterator["RowEllipsoid"]:
         """Certified models of some weights: one near the optimum, and those after Newton steps from it, while these go on.
 

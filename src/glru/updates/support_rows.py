@@ -23,10 +23,10 @@ from glru.updates.local_rows import LocalRows, RowCandidates
 
 Rows = NDArray[np.intp]
 
-MOST_ROUNDS = 4
+MAX_ROUNDS = 4
 """Supports that the models of a row may suppose in turn."""
 
-MOST_STEPS, MOST_SEARCHES, WORKING = 6, 16, 100
+MAX_STEPS, MAX_SEARCHES, WORKING = 6, 16, 100
 """Steps that prove a support, and that look for one, and columns that may join it in each."""
 
 
@@ -54,7 +54,7 @@ def find_support(problem: Problem, start: Point, share: float = 0.0) -> SupportE
     scores, found = problem.scores(coef, intercept), None
     quadratic, farthest = problem.loss.self_concordance == 0.0, np.inf
     _, slopes, curvatures = problem.loss.expand(problem.y, scores)
-    for _ in range(MOST_SEARCHES):
+    for _ in range(MAX_SEARCHES):
         before, (coef, shift, move) = coef, step_on_model(problem, coef, slopes, curvatures, WORKING)
         moved, length = float(np.abs(move).max()), 1.0
         if not (quadratic or moved < farthest):
@@ -90,7 +90,7 @@ class SupportRows:
         """Bounds of the rows' scores under the models trained without them, infinite where no support is proven."""
         lower, upper = unbounded(rows.size)
         places = np.arange(rows.size)
-        for k in range(MOST_ROUNDS):
+        for k in range(MAX_ROUNDS):
             groups = self._groups(rows, places)
             # Where hardly two rows suppose the same support, proving each guess costs more than looking for it.
             if k and 2 * len(groups) > places.size:
@@ -155,7 +155,7 @@ class SupportRows:
         candidates = RowCandidates.first(family, rows[usable], part.take(usable), removals.take(usable), usable.size)
         metric, before = family.base.metric, np.full(usable.size, np.inf)
         axis_norms, row_norms = metric.axis_norms(), metric.norms(support.problem.matrix)
-        for _ in range(MOST_STEPS if usable.size else 0):
+        for _ in range(MAX_STEPS if usable.size else 0):
             here, (radii, _, _) = candidates.rows, candidates.radii()
             left_out = here, np.arange(here.size)
             holds, signs = support.holds(candidates.models, radii, axis_norms, row_norms, left_out, candidates.factors)

@@ -25,7 +25,7 @@ from glru.solution import Solution
 from glru.updates.batch import Certified, Decided, tighten
 from glru.updates.carried_rows import removal_factors
 from glru.updates.centred_rows import Balls
-from glru.updates.row_models import MOST_STEPS, Errors, Images, Retrained, RowModels, Rows
+from glru.updates.row_models import MAX_STEPS, Errors, Images, Retrained, RowModels, Rows
 
 REFINEMENT_STEPS = 3
 """Most steps of iterative refinement: each gains the digits that the factor has, and where it has few the others are lost anyway."""
@@ -84,7 +84,7 @@ class WideRows(RowModels):
             self.local and self.constant == 0.0 and bool(np.all(self.factors[np.isfinite(self.factors)] == self.factor))
         )
 
-    def refine_one(self, row: int, decided: Callable[[Array, Array], bool], n_steps: int = MOST_STEPS) -> Retrained:
+    def refine_one(self, row: int, decided: Callable[[Array, Array], bool], n_steps: int = MAX_STEPS) -> Retrained:
         """Bounds of a row's score under the model without it, by Newton steps of that model alone."""
         weights, rows = self.factors[row] * self.problem.weights, np.array([row])
         weights[row] = 0.0

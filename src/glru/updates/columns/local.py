@@ -19,7 +19,7 @@ from glru.linalg import FEW, TINY, Array, Entries, Matrix, gamma, to_host
 from glru.metric.columns import make_column_metric
 from glru.problem import Point, Problem
 from glru.sums import Floor, assemble_gradient, assemble_hessian, expand, score_errors_of_rows
-from glru.updates.batch import NEAR_FLOOR, SLOW, Certified, Tightened, tighten
+from glru.updates.batch import FLOOR_FACTOR, SLOW, Certified, Tightened, tighten
 from glru.updates.carried_rows import sum_error
 from glru.updates.columns.one_step import FOLLOWED_MOVES, Moves, find_unit, least_radius, lost_shares, row_norm_cuts
 from glru.updates.gradients import (
@@ -296,7 +296,7 @@ class ColumnCandidates:
     def certify(self) -> Certified:
         """Bounds of the queries' scores."""
         lower, upper, self.gradients, nu, rounding = self.family.certified(self.models, self.entries)
-        self.noise = NEAR_FLOOR * np.asarray(rounding)
+        self.noise = FLOOR_FACTOR * np.asarray(rounding)
         self.family.keep(self.columns, self.models, nu)
         return Certified(lower, upper, nu, rounding)
 

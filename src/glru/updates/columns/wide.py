@@ -26,7 +26,7 @@ from glru.linalg import FEW, TINY, Array, Matrix, gamma, length, to_host
 from glru.metric.rows import RowMetric, has_few_free
 from glru.problem import Problem
 from glru.solution import Solution
-from glru.updates.batch import NEAR_FLOOR, Certified, Decided, tighten
+from glru.updates.batch import FLOOR_FACTOR, Certified, Decided, tighten
 from glru.updates.columns.models import Block, Blocks, ColumnModels
 from glru.updates.columns.one_step import (
     FOLLOWED_MOVES,
@@ -629,7 +629,7 @@ class Candidates:
         free, size = arrays.put(self.free), self.free.shape[0]
         models = arrays.concatenate([self.duals, free, self.scores], axis=0)
         gradients = arrays.concatenate([0.0 * self.duals, 0.0 * free, forces], axis=0)
-        noise = NEAR_FLOOR * np.asarray(certified.floors)
+        noise = FLOOR_FACTOR * np.asarray(certified.floors)
         models, descent = self.descent.next(members, models, gradients, noise, steps.solve)
         n_rows = forces.shape[0]
         return Candidates(steps, models[:n_rows, :], to_host(models[n_rows : n_rows + size, :]), descent)
