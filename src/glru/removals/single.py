@@ -59,9 +59,6 @@ NARROWING, NARROWING_TIME = 32.0, 1e10
 TIGHT_ETA = 1e-6
 """Where narrow intervals are asked for, a metric that is farther than this from the Hessian is formed again at a closer base."""
 
-SMALL_MATRIX = 300_000
-"""Entries of a tall matrix below which the local step costs no more than the carried bound, and is taken first."""
-
 STEPS_TOGETHER = 8
 """Steps of wide rows ask for each leverage about this often: so many times fewer rows are few then."""
 
@@ -169,26 +166,18 @@ class SingleRemovals(OneScore):
         """Whether the old optimum bounds removals, without an intercept."""
         return has_carried(self.problem)
 
-    def has_centred(self) -> bool:
-        """Whether the carried bound with an intercept is far cheaper than a factor, or there is none."""
-        problem = self.problem
-        if self.has_local():
-            cost = 0.0 if problem.matrix.stores_zeros else self._estimate_factor_cost()
-        else:
-            cost = estimate_leverage_cost(problem, problem.n_rows) if self.has_wide() else np.inf
-        return CENTRED_PRODUCTS * problem.matrix.product_cost < cost and has_centred(problem)
-
     def carries_first(self) -> bool:
-        """Whether the carried bound is cheaper than the local step, or than the leverages of wide data."""
-        problem, cost = self.problem, CARRIED_PRODUCTS * self.problem.matrix.product_cost
+        """Whether the old optimum is asked before anything is factored: where that is cheaper than a factor over the columns, or than the leverages of wide data."""
+        problem, cost = self.problem, np.inf
         if self.has_local():
-            # Of a quadratic loss the local step is exact.
-            large = problem.n_rows * problem.n_columns >= SMALL_MATRIX and problem.loss.self_concordance != 0.0
-        else:
-            large = (
-                not self.has_wide() or cost < estimate_leverage_cost(problem, problem.n_rows) - problem.matrix.gram_cost
-            )
-        return (self.has_carried() and large) or self.has_centred()
+            # Of dense rows the local step costs about as much and decides more; of a quadratic loss it is exact.
+            exact = problem.loss.self_concordance == 0.0
+            cost = 0.0 if exact or problem.matrix.stores_zeros else self._estimate_factor_cost()
+        elif self.has_wide():
+            # The training has formed the Gram matrix.
+            cost = estimate_leverage_cost(problem, problem.n_rows) - problem.matrix.gram_cost
+        products = CENTRED_PRODUCTS if problem.fit_intercept else CARRIED_PRODUCTS
+        return products * problem.matrix.product_cost < cost and (has_carried(problem) or has_centred(problem))
 
     def has_support(self) -> bool:
         """Whether the penalty has absolute values, and removals are smooth on the columns in use."""
