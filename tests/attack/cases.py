@@ -72,7 +72,6 @@ from tests.core import (
     newton_ellipsoids,
     product_rows,
     removal_factors,
-    row_models,
     uses_rows,
     wide_rows,
 )
@@ -278,12 +277,10 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
 
 
 def _balls(solution: glru.Solution, rows: np.ndarray, exact: list[Any]) -> Iterator[Answer]:
-    """Balls of the duality gap around candidates, whose scores come from K or from products with X."""
-    for by_products in (False, True):
-        with patch.object(row_models, "has_fast_products", lambda _, known=by_products: known):
-            wide = WideRows(solution)
-            for n_steps in (1, 3) if wide.has_balls else ():
-                yield f"WideRows, {n_steps} balls", exact, *wide.bound_by_balls(rows, never, n_steps)
+    """Balls of the duality gap around candidates."""
+    wide = WideRows(solution)
+    for n_steps in (1, 3) if wide.has_balls else ():
+        yield f"WideRows, {n_steps} balls", exact, *wide.bound_by_balls(rows, never, n_steps)
 
 
 def _column_families(random: np.random.Generator) -> Iterator[Answer]:

@@ -173,7 +173,7 @@ class Balls:
     @cached_property
     def holds(self) -> list[Hold]:
         """Two sets of rows that hold the intercept, without a row in common: one of them has no part in a removal."""
-        side, curvatures = self.models.products, self.curvatures
+        side, curvatures = self.models.side, self.curvatures
         order = np.argsort(side.norms, kind="stable")
         # Curvatures that underflowed are not known to a few units of themselves.
         order = order[(curvatures > np.finfo(float).tiny * np.maximum(1.0, 2.0 * self.models.problem.weights))[order]]
@@ -186,7 +186,7 @@ class Balls:
 
         ``duals``, ``scores``, ``gaps``: of :meth:`~glru.updates.row_models.RowModels.gaps`.
         """
-        side = self.models.products
+        side = self.models.side
         errors = side.score_errors(duals, free)
         with np.errstate(all="ignore"):
             radii = ball_radius(gaps)
@@ -214,7 +214,7 @@ class Balls:
         self, rows: Rows, scores: Any, errors: tuple[Array, Array], missed: Array, find_radii: FindRadii
     ) -> tuple[Array, Array]:
         """Half-widths and radii; ``find_radii`` makes these of the norms of what is missed in the intercept, and of the rows."""
-        side, arrays = self.models.products, self.models.arrays
+        side, arrays = self.models.side, self.models.arrays
         if side.n_free:
             away = arrays.absolute(scores - arrays.put(self.base)[:, None])
             half, radii = self.held(rows, away, errors, missed, find_radii, BALL_EXPONENTS)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.certificate import ball_radius, loss_terms
 from glru.linalg import FEW, TINY, UNIT, Array, Entries, Matrix, as_matrix, gamma, length, to_host
-from glru.metric.rows import GramProduct, RowMetric, RowSide, uses_rows
+from glru.metric.rows import RowMetric, RowSide, uses_rows
 from glru.problem import Point, Problem
 from glru.regions.gap import Region
 from glru.regions.local import local_radius
@@ -46,14 +46,6 @@ def has_row_models(problem: Problem) -> bool:
     free = problem.fit_intercept or problem.unpenalised.size > 0
     certified = problem.loss.self_concordance is not None or (np.isfinite(problem.loss.smoothness) and not free)
     return certified and problem.penalty.smooth and problem.n_rows <= problem.largest
-
-
-def has_fast_products(problem: Problem) -> bool:
-    """Whether X is so sparse that many models are multiplied faster with X and its transpose than with ``K``."""
-    (n_rows, n_columns), matrix = problem.matrix.shape, problem.matrix
-    # Nanoseconds per model.
-    faster = 0.35 * matrix.n_stored + 0.4 * n_columns < 0.03 * n_rows**2
-    return faster and not matrix.stores_zeros and problem.arrays.stable
 
 
 @final
@@ -289,14 +281,6 @@ class RowModels:
         self.local = problem.loss.self_concordance is not None
         self.constant = float(problem.loss.self_concordance or 0.0)
 
-    @cached_property
-    def products(self) -> RowSide:
-        """The side that multiplies many models at once: with X where that is faster than with ``K``."""
-        problem, side = self.problem, self.side
-        own = side.center is None and side.norms.size == problem.n_rows and side.n_changes == 0
-        formed = own and problem.unpenalised.size == 0 and not isinstance(side.gram, GramProduct)
-        return RowSide.of_products(problem) if formed and has_fast_products(problem) else side
-
     def place(self, point: Point, weights: Array | None = None) -> tuple[Array, Array, Array]:
         """A point, or what stands for it, as ``b`` and ``beta``, and the scores of that.
 
@@ -411,7 +395,7 @@ class RowModels:
         Without free coordinates the sums are the duality gaps. With them, duals whose ``U^T b`` is not 0 are not feasible, and the
         objective at the model is above that at another one by at most the sum plus ``(U^T b) . (beta_other - beta)``.
         """
-        arrays, loss, side = self.arrays, self.problem.loss, self.products
+        arrays, loss, side = self.arrays, self.problem.loss, self.side
         y, xp = arrays.put(self.y)[:, None], arrays.xp
         used = weights > 0.0
         dual = -loss.project(self.y[:, None], -duals / xp.where(used, weights, 1.0))
