@@ -80,7 +80,8 @@ class WideClasses:
     def shares(self, rows: Rows) -> Array:
         """What share of the metric the Hessians without each row have at least, in the span of the other rows; 0 where nothing is proven."""
         refits, sides, shares = self.refits, self.sides, self.family.removals(rows).shares
-        if refits.filled_columns.size and sides.shrunk is None:
+        # What moved fills change of the losses' Hessian is not counted.
+        if refits.filled_columns.size:
             return np.zeros(rows.size)
         with np.errstate(all="ignore"):
             found = shares / sides.growth[rows] * (1.0 - FEW)
