@@ -629,7 +629,11 @@ class Deletions:
             if not problem.weights.any() or lacks_class(problem):
                 continue
             with np.errstate(all="ignore"):
-                (self._refine if has_local(problem) else self._train)(problem, int(member), width)
+                if has_local(problem):
+                    self._refine(problem, int(member), width)
+                # Where Newton steps prove nothing, and a penalty leaves no doubt about the optimum, the duality gap of a training may.
+                if not (has_local(problem) and (problem.unpenalised.size or np.isfinite(self.radii[member]))):
+                    self._train(problem, int(member), width)
             failed = 0 if self.radii[member] < 0.5 * before else failed + 1
 
     def _take_model(self, member: int, model: Array, radius: float, stage: str) -> None:
