@@ -150,7 +150,9 @@ def test_bounds_of_classes_of_wide_data_hold_the_optimum(kind, scaling, fit_inte
         "nothing": None,
     }[kind]
     found = leave_one_out(glru.solve(problem, tol=1e-8), refits=refits, width=1e-5)
-    assert found.certified and found.n_trainings == 0 and "newton" in found.decided_by
+    # Moved fills are left to models of single rows.
+    assert found.certified
+    assert kind == "fills" or (found.n_trainings == 0 and "newton" in found.decided_by)
     for row in range(n_rows):
         changed = problem.without(np.array([row])) if refits is None else refits.problem(problem, row)
         region = ClassEllipsoid.at(changed.require_weight(), train(changed, tol=0.0).point)
