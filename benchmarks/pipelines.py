@@ -29,7 +29,7 @@ import glru
 from benchmarks.data import SHAPES, folder, load
 from benchmarks.timing import print_table
 
-MOST_ROWS = 40
+MAX_ROWS = 40
 """Rows that scikit-learn is timed and converged on."""
 
 TIMED_ROWS = 5
@@ -225,7 +225,7 @@ def _without(case: Case, pipeline: Any, row: int) -> Any:
 def _leave_one_out(case: Case) -> list[str]:
     """One line of the table."""
     n_rows, pipeline = len(case.y), case.solvers[0]
-    rows = np.sort(np.random.default_rng(0).choice(n_rows, min(MOST_ROWS, n_rows), replace=False))
+    rows = np.sort(np.random.default_rng(0).choice(n_rows, min(MAX_ROWS, n_rows), replace=False))
     widths = {"labels": {"width": "labels"}, "default": {}, "scores": {"width": 1e-6}}
     if case.method == "predict":
         del widths["labels"]

@@ -114,7 +114,7 @@ def test_paths_equal_training(loss, fit_intercept):
 
 def test_long_paths_keep_the_bounds_of_few(monkeypatch):
     """Of steps beyond a limit the candidates are kept that their first lower bound did not rule out, the winner among them."""
-    monkeypatch.setattr(import_module("glru.selection.search"), "MOST_KEPT", 2 * N_COLUMNS)
+    monkeypatch.setattr(import_module("glru.selection.search"), "MAX_KEPT", 2 * N_COLUMNS)
     problem, X, y = _data(glru.Logistic(), fit_intercept=False)
     result = glru.stepwise(problem, X_val=X, y_val=y, criterion="log_loss", forced=True, max_steps=5)
     for place, step in enumerate(result.path):

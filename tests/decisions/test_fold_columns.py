@@ -88,7 +88,7 @@ def test_bounds_hold_exact_scores(loss, kind, size):
 def test_bounds_hold_wherever_candidates_stand(add, fit_intercept, monkeypatch):
     """Candidates at random places near and far from the present model, few rows and columns: where bounds have little to spare."""
     # Both metrics are asked wherever a candidate stands, each alone.
-    monkeypatch.setattr("glru.updates.columns.folds.MOST_EXPONENT", -1.0)
+    monkeypatch.setattr("glru.updates.columns.folds.MAX_EXPONENT", -1.0)
     rng, n_finite = np.random.default_rng(2), 0
     for _ in range(60):
         X = rng.normal(size=(8, 2)) * [1.0, rng.choice([0.3, 1.0, 5.0])]

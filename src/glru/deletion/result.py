@@ -38,7 +38,7 @@ QUANTITIES = (
 RANKING_ROUNDS = 12
 """How often the widest of the rows that a ranking leaves contested are narrowed to a tenth."""
 
-LEAST_CURVATURE = 1e-300
+MIN_CURVATURE = 1e-300
 """What a curvature that underflows is at most."""
 
 COEF_CHUNK_WIDTH = 4
@@ -409,7 +409,7 @@ class Influence(HeldOutScores):
         weights = problem.weights[rows]
         lower, upper = (
             norms[0] * np.sqrt(weights * curvatures),
-            norms[1] * np.sqrt(weights * (curvatures + LEAST_CURVATURE)),
+            norms[1] * np.sqrt(weights * (curvatures + MIN_CURVATURE)),
         )
         moves = reference.norms[rows] * reference.radius + reference.errors[rows]
         # The curvature at the optimum's score; of a loss without a self-concordance constant the one at the model.

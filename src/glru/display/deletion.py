@@ -14,7 +14,7 @@ KINDS = ("leverage", "cooks_distance", "dfbetas")
 CONTOURS = (0.5, 1.0)
 """Cook's distances whose contours are drawn where they lie within the picture, besides 4 / n."""
 
-NAMED_ROWS, MOST_COEFS = 5, 30
+NAMED_ROWS, MAX_COEFS = 5, 30
 """Rows that are named, and coefficients that are drawn side by side: those that move most."""
 
 SMALL_MARKS_FROM = 2000
@@ -85,7 +85,7 @@ class DeletionDisplay(Display):
             lower, upper = result.dfbetas()
             moves = np.abs(middle((lower, upper)))
             largest = np.max(moves, axis=0, where=np.isfinite(moves), initial=0.0)
-            most = np.sort(np.argsort(-largest, kind="stable")[:MOST_COEFS])
+            most = np.sort(np.argsort(-largest, kind="stable")[:MAX_COEFS])
             places = most if column is None else np.array([result.place_of(kind, column)])
             lower, upper, names = lower[:, places], upper[:, places], [result.coef_names[j] for j in places]
         else:
@@ -211,6 +211,6 @@ class DeletionDisplay(Display):
             ax.axhline(end, color=GREY, linestyle="--", linewidth=0.8)
         ax.axhline(0.0, color="black", linewidth=0.8)
         ax.plot([], [], "--", color=GREY, linewidth=0.8, label="2 / sqrt(n)")
-        which = f"\nthe {MOST_COEFS} coefficients that move most" if n_shown == MOST_COEFS else ""
+        which = f"\nthe {MAX_COEFS} coefficients that move most" if n_shown == MAX_COEFS else ""
         ax.set_title(f"{n_rows} rows left out, one at a time{which}")
         ax.legend(loc="best", frameon=False)

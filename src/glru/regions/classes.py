@@ -26,7 +26,7 @@ from glru.regions.gap import Region
 from glru.regions.local import CLOSE, local_radius
 from glru.rows import MAX_COLUMNS
 
-MOST_DRIFT = 2.5
+MAX_DRIFT = 2.5
 """A metric is not used where scores have moved by a larger range from those it was taken at: norms grow by its exponential."""
 
 
@@ -169,7 +169,7 @@ class ClassEllipsoid(Region):
         """The ellipsoid around a model from sums there, in the metric of a Hessian from which scores have drifted."""
         model, depth = packed(point, problem.fit_intercept), problem.totals.depth
         gradient = here.gradient + metric.strengths * model + metric.gauge * model.sum(axis=0)
-        if not (metric.eta < 0.5 and drift < MOST_DRIFT):
+        if not (metric.eta < 0.5 and drift < MAX_DRIFT):
             return cls(problem, point, metric, metric_scores, gradient, np.inf, absent)
         slack = here.slope_error(problem, gamma(2 * depth + 16)) * problem.totals.column_norms
         sizes = metric.strengths * np.abs(model) + metric.gauge * np.abs(model).sum(axis=0)
@@ -301,7 +301,7 @@ class ClassBall(Region):
         ranges = float(np.sqrt(2.0)) * self.radius * self._lengths(problem.matrix) + 2.0 * values.errors
         ranges = np.where(used, ranges * (1.0 + FEW), 0.0)
         unknown = np.full(n_scores, np.inf), np.full((n_scores, n_scores), np.inf)
-        if not float(ranges.max(initial=0.0)) < MOST_DRIFT:
+        if not float(ranges.max(initial=0.0)) < MAX_DRIFT:
             return unknown
         weighted = (problem.weights * np.exp(-ranges))[:, None] * values.likely
         pairs = weighted.T @ values.likely

@@ -41,7 +41,7 @@ from glru.updates.wide_classes import WideClasses
 NARROWING = 32.0
 """Products with the data narrow intervals while they are expected to cost at most this many times the closed form of all rows."""
 
-APPROACHED, MOST_STEPS = 1e-9, 20
+APPROACHED, MAX_STEPS = 1e-9, 20
 """Relative gap of a row's model before a Hessian is formed there: most rows need no second one; and the Newton steps to it."""
 
 STEPPED = 1 << 22
@@ -180,7 +180,7 @@ class ClassRemovals(Removals):
         problem, start = self.without(row)
         if self.family.usable:
             start = self.family.point if self.refits is None else start
-            stop = Stop(APPROACHED, None, MOST_STEPS)
+            stop = Stop(APPROACHED, None, MAX_STEPS)
             start = approach_classes(problem, start, stop, self.family.precondition)
         decided = partial(self.finished, row)
         found, _ = bound_classes(problem, start, problem.matrix[rows], self.reference[rows], decided, self.run.budget)

@@ -25,13 +25,13 @@ from glru.selection.criteria import Criterion
 from glru.selection.judge import ROUGH, Judge, Screened, Value, label_equal_columns
 from glru.selection.moves import Columns, Model, Move
 
-MOST_UNKNOWNS = 64
+MAX_UNKNOWNS = 64
 """Models of more unknowns than this are not stepped on together: their Hessians cost more than what is saved."""
 
 ENTRIES_TOGETHER = 2_000_000
 """Entries of the data of all classes and sets that are worked on together, at most."""
 
-MOST_STEPS, LONGEST_MOVE, NEAR = 10, 8.0, 1e-3
+MAX_STEPS, LONGEST_MOVE, NEAR = 10, 8.0, 1e-3
 """Newton steps of sets of columns at most, how far one moves a score at most, and the move after which the next one would be below rounding, about."""
 
 
@@ -151,7 +151,7 @@ class ClassJudge(Judge):
         sets = [move.apply(self.model.chosen) for move in moves]
         coef = np.zeros((whole.n_scores, whole.n_columns))
         coef[:, self.model.chosen] = point.coef
-        small = {one.size for one in sets if (one.size + whole.fit_intercept) * whole.n_scores <= MOST_UNKNOWNS}
+        small = {one.size for one in sets if (one.size + whole.fit_intercept) * whole.n_scores <= MAX_UNKNOWNS}
         for size in small:
             here = [k for k, one in enumerate(sets) if len(one) == size]
             width = max(1, ENTRIES_TOGETHER // max(whole.n_rows * whole.n_scores * (size + 1), 1))
@@ -271,7 +271,7 @@ def approach_classes(whole: Problem, columns: Columns, coefs: Array, intercept: 
     targets, each = np.equal.outer(np.arange(n_scores), y).astype(np.float64), np.arange(n_scores)
     # One number added to the intercepts of all classes changes nothing: the gauge makes the system regular.
     gauge = np.append(np.zeros(columns.shape[1]), np.full(width - columns.shape[1], weights.sum()))
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         likely = softmax(np.matmul(models, A), axis=1)
         gradients = np.matmul(weights * (likely - targets), np.swapaxes(A, 1, 2)) + strengths[:, None] * models
         Z = ((np.sqrt(weights) * likely)[:, :, None, :] * A[:, None]).reshape(n_sets, n_scores * width, -1)

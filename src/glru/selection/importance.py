@@ -19,7 +19,7 @@ from glru.selection.judge import ROUGH, Judge
 from glru.selection.moves import Move
 from glru.selection.search import Settings, list_movable_groups, make_judge, start_of
 
-MOST_PRINTED = 10
+MAX_PRINTED = 10
 """Features that are printed."""
 
 
@@ -124,13 +124,13 @@ class FeatureImportance(Shown):
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         state = " (interrupted)" if self.interrupted else ""
         lines = []
-        for k in self.order[:MOST_PRINTED]:
+        for k in self.order[:MAX_PRINTED]:
             low, high = float(self.lower[k]), float(self.upper[k])
             close = high - low <= 2e-4 * abs(self.value[1])
             text = f"{0.5 * (low + high):+.4g}" if close else show_interval(low, high)
             lines.append((_label(self.features[k]), text))
-        if len(self.features) > MOST_PRINTED:
-            lines.append(("...", f"{len(self.features) - MOST_PRINTED} more"))
+        if len(self.features) > MAX_PRINTED:
+            lines.append(("...", f"{len(self.features) - MAX_PRINTED} more"))
         shown = show_interval(*self.value)
         return f"FeatureImportance({self.criterion!r} {shown} with all {len(self.features)} features){state}", lines
 

@@ -32,7 +32,7 @@ ROUGH = 1e-6
 """Share of itself up to which a sum is known well enough to be shown and to begin a contest with."""
 
 
-MOST_LEFT = 8
+MAX_LEFT = 8
 """Candidates that are refined one by one, at most, where others were decided at once."""
 
 
@@ -635,7 +635,7 @@ class FoldsJudge(Judge):
             family.run(lambda places, *ends, here=here: settle(here[places], *ends))
             self._families.append((family, {moves[k]: place for place, k in enumerate(here)}))
         left = contest.may_win[offset:] & ~criterion.is_known(share, contest.lower[offset:], contest.upper[offset:])
-        if contest.winner is None and np.count_nonzero(left) > MOST_LEFT:
+        if contest.winner is None and np.count_nonzero(left) > MAX_LEFT:
             return None
         return [Screened(*parts, "newton") for parts in zip(sums.lower, sums.upper, sums.certain, strict=True)]
 

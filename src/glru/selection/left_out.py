@@ -29,13 +29,13 @@ SHOWN = 1e-4
 COARSE = 1e-3
 """Share of the sum up to which leave-one-out scores are narrowed before the contest is asked."""
 
-MOST_ENTRIES = 20_000_000
+MAX_ENTRIES = 20_000_000
 """Entries of the Hessians of all candidates of a step, at most; others are trained one at a time."""
 
-MOST_COLUMNS = 8
+MAX_COLUMNS = 8
 """Models of more columns than this times the rows are trained one at a time."""
 
-MOST_ROUNDS = 6
+MAX_ROUNDS = 6
 """Rounds in which rows are narrowed that matter; each makes what is open of a sum a thousandth as large, about."""
 
 
@@ -158,7 +158,7 @@ class LeaveOneOutJudge(Judge):
     def _has_sets(self, n_sets: int, n_columns: int) -> bool:
         """Whether models of a number of columns each are stepped on together."""
         size = n_columns + self.model.whole.fit_intercept
-        return self._is_local and 0 < size <= MOST_COLUMNS * self.n_rows and n_sets * size**2 <= MOST_ENTRIES
+        return self._is_local and 0 < size <= MAX_COLUMNS * self.n_rows and n_sets * size**2 <= MAX_ENTRIES
 
     def _hold_out(self, columns: Places) -> HeldOutSets:
         """The rows of the models of some sets of columns, from the present model."""
@@ -212,7 +212,7 @@ class LeaveOneOutJudge(Judge):
         """Narrow the rows of one set until its value is known well enough, or as well as can be."""
         sets, value = np.array([place]), held_out.value(place, "newton")
         precision = self._precision(goal.rough, np.array([value.guess]))
-        for _ in range(2 * MOST_ROUNDS):
+        for _ in range(2 * MAX_ROUNDS):
             if value.upper - value.lower <= precision[0] or goal.is_reached(value.lower, value.upper):
                 break
             if not held_out.narrow(sets, np.full(1, np.inf), precision):
@@ -250,7 +250,7 @@ class LeaveOneOutJudge(Judge):
         guesses, best = held_out.guesses().sum(axis=1), np.inf
         first = guesses.copy()
         shown = np.isinf(contest.resolution)
-        for round_ in range(MOST_ROUNDS):
+        for round_ in range(MAX_ROUNDS):
             budget.check()
             low, high = contest.lower[places], contest.upper[places]
             precision = self._precision(shown or round_ == 0, guesses)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 Columns = NDArray[np.intp]
 
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 """Additions are handled in the dimension of the rows up to this many rows, or as many as there are columns."""
 
 FIRST_BATCH = 32
@@ -60,7 +60,7 @@ SETS_COST = 4
 POLISHED = 1e-12
 """Relative gap from which the columns of large sparse data are bounded."""
 
-MOST_PASSES = 3
+MAX_PASSES = 3
 """Passes over blocks in which the candidates of a step are bounded together."""
 
 BATCH_STEPS, WIDE_STEPS = 6, 12
@@ -627,7 +627,7 @@ class ColumnFamilies(Screening):
     def _rows_are_few(self, add: bool) -> bool:
         n_rows = self.model.whole.n_rows
         if add:
-            return n_rows <= max(MOST_ROWS, self.model.whole.n_columns)
+            return n_rows <= max(MAX_ROWS, self.model.whole.n_columns)
         return n_rows < self.model.chosen.size or not has_local_columns(self.model.problem)
 
 
@@ -670,7 +670,7 @@ class SummedHessian(Screening):
         self._expansion: Expansion | None = None
 
     def bound(self, moves: MoveList, pending: "Pending") -> Iterator[str]:
-        for k in range(MOST_PASSES):
+        for k in range(MAX_PASSES):
             places = pending.open_places() if k else np.arange(len(moves))
             if not places.size:
                 places = pending.find_best_place()

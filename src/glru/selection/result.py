@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from glru._results import Shown, make_frame, show_interval
 from glru.linalg import Array
 
-MOST_PRINTED = 10
+MAX_PRINTED = 10
 """Steps that are printed."""
 
 
@@ -203,13 +203,13 @@ class StepwiseResult(Shown):
             f"{n_moves} steps, {self.n_trainings} trainings{proof})"
         )
         lines = [("start", f"{self.criterion} {show_interval(*self.start_value)}")]
-        for place, step in enumerate(self.path[:MOST_PRINTED]):
+        for place, step in enumerate(self.path[:MAX_PRINTED]):
             doubt = self.doubt(place)
             if step.action != "stop" or doubt:
                 what = "stop" if step.action == "stop" else f"{step.action} {step.label}"
                 value = show_interval(step.value_lower, step.value_upper)
                 lines.append((what, f"{self.criterion} {value}{doubt and f'  ({doubt})'}"))
-        rest = self.proven[MOST_PRINTED:]
+        rest = self.proven[MAX_PRINTED:]
         if rest:
             lines.append(("...", f"{len(rest)} more" + (f", {rest.count(False)} not proven" if not all(rest) else "")))
         return title, lines

@@ -274,7 +274,7 @@ class Walk:
         """Take a step into the path, and keep it."""
         kept = np.arange(len(contest.moves))
         self._n_kept += kept.size
-        if self._n_kept > MOST_KEPT:
+        if self._n_kept > MAX_KEPT:
             kept = contest.looked_into
         self.path.append(contest.record(self.problem, move, self.value, kept))
         self._keep(contest.place, self.path[-1], kept)
@@ -416,7 +416,7 @@ class StepContest:
         return _make_step(problem, self.moves, kept, move, known, counts, table)
 
 
-MOST_KEPT = 2_000_000
+MAX_KEPT = 2_000_000
 """Candidates of all steps of a path whose bounds are kept; of steps beyond, those that first lower bounds did not rule out."""
 
 STAGES = ("carry", "newton", "refine", "loocv", "training")

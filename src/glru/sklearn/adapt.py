@@ -25,7 +25,7 @@ from glru.updates.refits import Refits, Variant, rescaled
 CONSTANT = "(intercept)"
 """The name of the column whose coefficient is a penalised intercept."""
 
-LEAST_VARIANT = 4
+MIN_VARIANT = 4
 """Rows whose removal changes a filled value in the same way get a shared model if there are at least this many."""
 
 MAX_KEPT = 2**23
@@ -199,7 +199,7 @@ class Adapted:
         steps, columns = self.preprocessing, self.column_changes
         if steps is None or columns is None or self.problems[k].loss.several:
             return
-        for rows, fills in columns.variants(LEAST_VARIANT):
+        for rows, fills in columns.variants(MIN_VARIANT):
             copies: dict[int, Any] = {}
             fitted = deepcopy(steps.fitted, copies)
             for step, j, value in fills:
@@ -208,7 +208,7 @@ class Adapted:
             other = replace(other, matrix=other.transform(steps.X))
             changes = self._follow(None, other)
             rows = rows[~changes.alone[rows]]
-            if rows.size >= LEAST_VARIANT:
+            if rows.size >= MIN_VARIANT:
                 problem = self.problems[k].derive(X=prepend_constant(other.matrix, self.objective.constant))
                 yield Variant(rows, problem, self._refits_of(k, changes))
 

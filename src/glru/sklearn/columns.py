@@ -34,7 +34,7 @@ SURE = 4.0
 VARIED = 1e-9
 """A column whose variance is above this share of its squared range has more than one value, whatever the rounding."""
 
-MOST_ENTRIES = 50_000_000
+MAX_ENTRIES = 50_000_000
 """Sparse columns with more entries than this, zeros included, are not made dense."""
 
 FEW_ROWS = 256
@@ -365,7 +365,7 @@ def count_columns(given: Any) -> int:
 
 def as_numbers(given: Any) -> Array | None:
     """Columns as float64 numbers, NaN where they are missing; None if some values are not numbers."""
-    if sp.issparse(given) and count_columns(given) * count_rows(given) > MOST_ENTRIES:
+    if sp.issparse(given) and count_columns(given) * count_rows(given) > MAX_ENTRIES:
         raise Unfollowed("sparse data has too many entries to be followed, zeros included")
     try:
         if sp.issparse(given):

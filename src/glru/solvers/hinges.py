@@ -41,7 +41,7 @@ from glru.solvers.prox_newton import prox_newton
 TO_BOUNDARY = 0.995
 """The share of the way to the nearest end of the box that a step may go."""
 
-MOST_FAILURES = 10
+MAX_FAILURES = 10
 """Most proximal-point steps in a row without progress."""
 
 SHORT_STEP = 1e-8
@@ -163,9 +163,9 @@ def proximal_point(problem: Problem, start: Point, stop: Stop) -> Run:
         status = stop.check(state)
         if status is not None:
             return end(state if status != "max_iter" else best, status, n_iter)
-        if failures > MOST_FAILURES and not warm:
+        if failures > MAX_FAILURES and not warm:
             return end(best, "stalled", n_iter)
-        if failures > MOST_FAILURES:
+        if failures > MAX_FAILURES:
             # A start next to the optimum, its dual variables at the wrong ends, can be worse than none.
             point, slopes, width, accuracy, failures, warm = (
                 zero_point(problem),

@@ -27,7 +27,7 @@ from glru.regions.class_sums import packed, sum_classes, unpacked
 from glru.regions.classes import ClassEllipsoid
 from glru.solvers.newton import Run, State, Stop, end, step_length
 
-MOST_PRODUCTS = 400
+MAX_PRODUCTS = 400
 """Products with the Hessian in one step of conjugate gradients."""
 
 STALE = 12
@@ -222,7 +222,7 @@ class _Products:
         direction, found = solved, np.zeros_like(gradient)
         size = float(np.vdot(residual, solved))
         target = accuracy**2 * size
-        for _ in range(MOST_PRODUCTS):
+        for _ in range(MAX_PRODUCTS):
             self.n_products += 1
             image = self._product(likely, direction)
             curvature = float(np.vdot(direction, image))

@@ -24,7 +24,7 @@ from glru.problem import Point, Problem
 from glru.solvers.newton import Run, State, Stop, end, step_length
 from glru.sums import Floor
 
-MOST_EPOCHS = 200
+MAX_EPOCHS = 200
 """Passes of coordinate descent over the working set in one outer iteration."""
 
 ACTIVE_WORK = 3e8
@@ -129,7 +129,7 @@ class _Model:
         data[np.diag_indices_from(data)] += lam
         scale = float(np.abs(linear) @ np.abs(x)) + float(self.problem.weights.sum()) * UNIT
         add_work(DESCENT_EPOCHS * float(x.size) ** 2)
-        x = kernels.quadratic_descent(data, linear, kappa, x, MOST_EPOCHS, 1e-10 * scale)
+        x = kernels.quadratic_descent(data, linear, kappa, x, MAX_EPOCHS, 1e-10 * scale)
         x = _minimise_by_active_set(data, linear, kappa, x)
         return x[: working.size], float(x[-1]) if extra else 0.0
 
@@ -167,7 +167,7 @@ class _Model:
             kappa,
             x,
             fitted,
-            MOST_EPOCHS,
+            MAX_EPOCHS,
             1e-10 * scale,
         )
         support = np.flatnonzero((x != 0.0) | (kappa + lam == 0.0))

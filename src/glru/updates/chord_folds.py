@@ -43,7 +43,7 @@ Decided = Callable[[Array, Array], NDArray[np.bool_]]
 SMALL = 100
 """Columns whose Hessians are formed."""
 
-MOST_STEPS, MOST_CENTRAL_STEPS = 30, 30
+MAX_STEPS, MAX_CENTRAL_STEPS = 30, 30
 """Steps of a fold, and of the common model."""
 
 CLOSE = 0.5
@@ -52,7 +52,7 @@ CLOSE = 0.5
 CHUNK = 1 << 15
 """Scores that are worked on at a time, so that what is made of them stays in the cache."""
 
-SHARES, MOST_LOOKED = (0.1, 1e-2, 1e-3, 1e-5, 1e-8), 4096
+SHARES, MAX_LOOKED = (0.1, 1e-2, 1e-3, 1e-5, 1e-8), 4096
 """What radii may have to be reduced to, and about how many open rows are looked at for that."""
 
 CHORD, SAME_NORMS = 0.3, 1.1
@@ -616,7 +616,7 @@ class PenaltyFolds:
         """Step on until all but a share of every fold's rows are decided, or no more is to be gained; ``own`` as in :meth:`begin`, for the next penalty."""
         most: Array = np.floor(spared * np.bincount(self.owners, minlength=self.count))
         columns = np.arange(self.count)
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             columns = columns[self._goes_on(columns, most)]
             if not columns.size or budget.spent:
                 return
@@ -677,7 +677,7 @@ class PenaltyFolds:
         step = STEP_CALLS / columns.size + 4.0 * entries / FLOPS + LOSS * rows.n_rows
         renewal = (entries * rows.size + 4.0 * rows.size**3) / FLOPS + HESSIAN_CALLS + LOSS * rows.n_rows
         # The radii that the open rows need, as shares of the gradients' norms.
-        left = self.left[:: 1 + self.left.size // MOST_LOOKED]
+        left = self.left[:: 1 + self.left.size // MAX_LOOKED]
         owners, places = self.owners[left], self._find_places(left)
         scores = np.einsum("ij,ij->i", rows.data[places], self.ends[owners])
         unit = self.nu[owners] * self.growth[owners] * self.norms[places]
@@ -770,7 +770,7 @@ class ChordFolds:
             model = start
             found = rows.compute_slopes(model)
             reference, grams = found[0], rows.compute_grams(found[0])
-        for step in range(MOST_CENTRAL_STEPS):
+        for step in range(MAX_CENTRAL_STEPS):
             if rows.has_moved(found[0], reference):
                 reference, grams = found[0], rows.compute_grams(found[0])
             hessian = np.tensordot(means, grams, 1)
@@ -781,7 +781,7 @@ class ChordFolds:
             inverse = dtrtri(factor, lower=0)[0]
             along, sizes = inverse.T @ central, slopes @ inverse
             close = along @ along <= CLOSE**2 * np.einsum("ij,ij->i", sizes, sizes).max()
-            if anywhere or failed or close or not np.all(np.isfinite(along)) or step + 1 == MOST_CENTRAL_STEPS:
+            if anywhere or failed or close or not np.all(np.isfinite(along)) or step + 1 == MAX_CENTRAL_STEPS:
                 break
             model, found = self._search(model, -inverse @ along, central, means, strength)
         return Common(model, *found, reference, grams)

@@ -40,10 +40,10 @@ Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 Decided = Callable[[Array, Array], Mask]
 
-MOST_STEPS, MOST_PRODUCTS, MOST_TRIALS = 30, 100, 8
+MAX_STEPS, MAX_PRODUCTS, MAX_TRIALS = 30, 100, 8
 """Newton steps of all models together, products with the Hessian in one of them, and lengths that are tried for one."""
 
-INEXACT, LEAST_INEXACT = 0.1, 1e-4
+INEXACT, MIN_INEXACT = 0.1, 1e-4
 """Shares of a gradient that any step may leave, and that every step may: single precision reaches no less."""
 
 NEAR = 0.3
@@ -73,7 +73,7 @@ MAX_ASKED_GRADIENT = 0.5
 SHARES = (0.1, 1e-2, 1e-3, 1e-4)
 """What gradients may have to be reduced to for bounds that are good enough."""
 
-MOST_ALIKE = 0.9
+MAX_ALIKE = 0.9
 """Folds that have at least this share of all weight in common have one metric."""
 
 N_HARDEST = 16
@@ -358,7 +358,7 @@ class ClassFolds:
         descents = np.einsum("fak,fak->f", place.gradients, steps)
         lengths = np.where(descents < 0.0, 1.0, 0.0)
         found = self.at(place.models + lengths[:, None, None] * steps, active)
-        for _ in range(MOST_TRIALS):
+        for _ in range(MAX_TRIALS):
             slopes = np.einsum("fak,fak->f", found.gradients, steps)
             # Near the optimum descents are no larger than the rounding of their sums.
             noise = 1e-12 * np.abs(found.models * found.gradients).sum(axis=(1, 2))
@@ -401,7 +401,7 @@ class ClassFolds:
         mean = np.array([len(self.folds)])
         place = self.at(np.zeros((1, self.n_scores, self.size)), mean)
         self.renew_blocks(place, mean)
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             size, others = self.lengths_of(place.gradients)[0], self.lengths_of(self._find_gradients_apart(place))
             if budget.spent or size <= NEAR * others.max():
                 break
@@ -429,7 +429,7 @@ class ClassFolds:
         """Whether folds are so much alike that one metric serves all: the same strengths, and few rows that some fold leaves out."""
         weights = self.weights[:-1]
         alike = bool(np.all(self.strengths == self.strengths[0]))
-        return alike and float(weights.min(axis=0).sum()) > MOST_ALIKE * float(weights.max(axis=0).sum())
+        return alike and float(weights.min(axis=0).sum()) > MAX_ALIKE * float(weights.max(axis=0).sum())
 
     def share_metric(self, place: Place, active: Rows) -> FoldMetric:
         """What is at most ``M`` of every fold of a place, from the smallest weights and probabilities."""
@@ -489,7 +489,7 @@ class ClassFolds:
             self.renew_blocks(place, mean)
         place = replace(place, models=models.copy(), gradients=place.gradients + self._find_gradients_apart(place))
         before, inexact = self.lengths_of(place.gradients), np.full(active.size, INEXACT)
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             if not active.size or budget.spent:
                 break
             place = self.advance(place, active, inexact)
@@ -510,7 +510,7 @@ class ClassFolds:
                         place, k, tests[fold], queries[fold], known, radius, decided, exhausted
                     )
                     kept[k] &= shares[k] < 1.0 and not exhausted
-            inexact = np.clip(np.maximum(0.5 * np.square(rates), 0.3 * shares), LEAST_INEXACT, INEXACT)
+            inexact = np.clip(np.maximum(0.5 * np.square(rates), 0.3 * shares), MIN_INEXACT, INEXACT)
             active, place, before, inexact = active[kept], place.take(kept), now[kept], inexact[kept]
             if self.n_products > STALE and active.size and not self.is_shared:
                 self.renew_blocks(place, active)
@@ -585,7 +585,7 @@ def _conjugate_gradients(
     step = solve(left)
     size = np.einsum("fak,fak->f", left, step)
     goal = np.square(inexact) * size
-    while count < MOST_PRODUCTS and np.any(going := size > goal):
+    while count < MAX_PRODUCTS and np.any(going := size > goal):
         image, count = product(step), count + 1
         curvature = np.einsum("fak,fak->f", step, image)
         length = np.divide(size, curvature, out=np.zeros_like(size), where=going & (curvature > 0.0))

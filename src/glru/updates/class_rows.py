@@ -29,13 +29,13 @@ from glru.updates.class_removals import ClassBase, ClassRemovals, Rows, curved, 
 from glru.updates.gradients import conjugate_gradients
 from glru.updates.local_rows import MAX_DRIFT, MAX_ETA, MAX_METRICS
 
-MOST_OTHER = 0.1
+MAX_OTHER = 0.1
 """Rows whose weight makes the others' grow by a factor that differs by more than this share from the usual one are left to later steps."""
 
 CHUNK = 1 << 19
 """Numbers of a work array: scores of all rows and classes under candidates that take exact steps together, or forms of some rows."""
 
-MOST_LOST = 0.5
+MAX_LOST = 0.5
 """Rows of large norms that carry more than this share of the metric are not left out of it."""
 
 DEVICE_ROWS = 1 << 12
@@ -50,7 +50,7 @@ NARROW_UNIT = 0.01
 SMALL_CLOSED_FORM = 2e9
 """Operations, a tenth of a second: candidates of a problem whose closed form costs less may cost as much as those of one where it does not."""
 
-MOST_MOVED = 2.0
+MAX_MOVED = 2.0
 """Ranges of moves up to which a series of 14 terms stands for the exponential."""
 
 STEP_ACCURACY = 0.03
@@ -124,7 +124,7 @@ class ClassRows:
         self.usable = hasattr(self, "base") and self.eta < MAX_ETA
 
     def _cover(self, middle: float) -> None:
-        self.middle, self.covered = middle, np.abs(self.factors / middle - 1.0) <= MOST_OTHER
+        self.middle, self.covered = middle, np.abs(self.factors / middle - 1.0) <= MAX_OTHER
 
     def _set(self, base: ClassBase, values: ClassValues) -> None:
         self.base, self.values, self.slopes = base, values, values.slopes(self.problem)
@@ -193,7 +193,7 @@ class ClassRows:
         lost = np.append(0.0, lost[:-1])
         if not (np.all(np.isfinite(norms)) and np.all(np.isfinite(lost))):
             return weights, self.largest_norm, 0.0
-        best = int(np.argmin(np.where(lost < MOST_LOST, norms[order] / (1.0 - lost), np.inf)))
+        best = int(np.argmin(np.where(lost < MAX_LOST, norms[order] / (1.0 - lost), np.inf)))
         weights[order[:best]] = 0.0
         return weights, float(norms[order[best]]), float(lost[best])
 
@@ -464,7 +464,7 @@ class ClassCandidates:
             rounding = removals.factors * size * family.slope_norm + (off + closed.residuals) * root
             rounding = rounding * (1.0 + FEW) + TINY
             norms = (family.metric.columns.gradient_norms(self.gradients) + rounding) * (1.0 + FEW)
-            nu = np.where((removals.shares > 0.0) & (exponents < MOST_MOVED), norms / root, np.inf)
+            nu = np.where((removals.shares > 0.0) & (exponents < MAX_MOVED), norms / root, np.inf)
             radius = removal_radius(nu, exponents, removals.shares, family.largest_norm)
             if lost > 0.0:
                 shares = removals.shares - lost * (1.0 + FEW)

@@ -38,10 +38,10 @@ Rows = NDArray[np.intp]
 Decided = Callable[[Array, Array], NDArray[np.bool_]]
 Mask = NDArray[np.bool_]
 
-MOST_STEPS = 60
+MAX_STEPS = 60
 """Steps of all models together."""
 
-STEEP, MOST_TRIALS, LONGEST = 0.2, 12, 16.0
+STEEP, MAX_TRIALS, LONGEST = 0.2, 12, 16.0
 """The share of the first slope that ends a search along a step, the lengths that are tried, and the longest one."""
 
 NEAR = 0.3
@@ -53,7 +53,7 @@ STALLED = 0.9
 CLOSE = 1e-7
 """A gradient's norm, as a share of the root of the losses' squared slopes, below which its descent is no guide to the length of a step."""
 
-WIDEST, MOST_COLUMNS = 10, 700
+WIDEST, MAX_COLUMNS = 10, 700
 """Folds of dense data with more columns per row are left to the row side; the columns whose Hessians cost less than conjugate gradients to the optimum of least
 squares."""
 
@@ -76,7 +76,7 @@ two of them."""
 FACTOR_PRODUCTS = 0.1
 """The Gram matrix of all rows costs as much as so many products of one model for each column; its factor that, times the columns over the rows."""
 
-INEXACT, MOST_PRODUCTS = 0.1, 200
+INEXACT, MAX_PRODUCTS = 0.1, 200
 """What conjugate gradients may leave of a gradient, and how many products they take at most."""
 
 
@@ -92,7 +92,7 @@ def has_folds(problem: Problem) -> bool:
     certified = has_steps(problem) or has_chords(problem)
     widest = WIDEST if problem.loss.self_concordance else 1
     few = problem.n_columns > 0 and (problem.is_sparse or problem.n_columns <= widest * problem.n_rows)
-    if problem.loss.self_concordance == 0.0 and SMALL < problem.n_columns <= min(MOST_COLUMNS, 0.5 * problem.n_rows):
+    if problem.loss.self_concordance == 0.0 and SMALL < problem.n_columns <= min(MAX_COLUMNS, 0.5 * problem.n_rows):
         return False
     return certified and few and problem.penalty.strong_convexity > 0.0
 
@@ -236,7 +236,7 @@ class Products:
         size = np.einsum("ij,ij->j", left, ahead)
         step, goal = ahead.copy(order="F"), self.inexact**2 * size
         product = self.folds.curvature_product(weighted)
-        for _ in range(MOST_PRODUCTS):
+        for _ in range(MAX_PRODUCTS):
             going = size > goal
             if not going.any():
                 break
@@ -413,7 +413,7 @@ class Folds:
         """As many products of one model cost as much as the factor of a Hessian."""
         if self.matrix.stores_zeros:
             return FACTOR_PRODUCTS * self.size * (1.0 + self.size / self.n_rows)
-        if self.size > MOST_COLUMNS:
+        if self.size > MAX_COLUMNS:
             return np.inf
         return (self.matrix.gram_cost + 0.02 * float(self.size) ** 3) / self.matrix.product_cost
 
@@ -532,7 +532,7 @@ class Folds:
         mean, every = np.array([self.n_models + penalty]), np.flatnonzero(self.penalty_of[: self.n_models] == penalty)
         apart = (self.weights[:, every] - self.weights[:, mean]).astype(np.float32)
         place = self.at(start, mean)
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             metric = Products(self, place.scores, mean, INEXACT)
             # The folds' gradients, roughly.
             forces = apart * self.loss.gradient(self.y, place.scores).astype(np.float32)
@@ -576,7 +576,7 @@ class Folds:
         strengths = np.broadcast_to(self.read_strengths(columns), direction.shape)
         base, growth = (np.einsum("ij,ij->j", strengths * part, direction) for part in (place.coef, direction))
         begin, weights = np.broadcast_to(place.scores, scores.shape), self.get_weights(columns)
-        for trial in range(MOST_TRIALS):
+        for trial in range(MAX_TRIALS):
             slopes = base[open_] + lengths[open_] * growth[open_]
             for part in self._chunks(open_.size):
                 here, moved = begin[part][:, open_], scores[part][:, open_] - begin[part][:, open_]
@@ -793,7 +793,7 @@ class _Training:
         place = folds.at(start if start.shape[1] == 1 else start[:, self.columns], self.columns)
         metric = self._metric(place, INEXACT)
         before = metric.lengths(place.gradient)
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             if budget.spent:
                 break
             direction = metric.direction(place.gradient)

@@ -26,7 +26,7 @@ from glru.updates.second_order import half_errors
 STEP_OVERHEAD, ALONE_OVERHEAD = 3e5, 1e6
 """Nanoseconds of the calls of a step of a batch of groups, and of the steps of one group's model alone."""
 
-USUAL_STEPS, MOST_OF_ALONE = 3, 0.4
+USUAL_STEPS, MAX_OF_ALONE = 3, 0.4
 """Steps that a batch of groups is expected to take, and the most that these may cost of steps of each model alone."""
 
 ASKED = 1e-8
@@ -131,7 +131,7 @@ class GroupRows:
     def is_worthwhile(self) -> bool:
         """Whether steps of all groups together are expected to cost much less than those of one group's model after the other."""
         start, step = self.costs
-        return start + USUAL_STEPS * step < MOST_OF_ALONE
+        return start + USUAL_STEPS * step < MAX_OF_ALONE
 
     @property
     def has_second_order(self) -> bool:

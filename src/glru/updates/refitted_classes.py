@@ -23,10 +23,10 @@ from glru.updates.class_rows import ClassRows
 from glru.updates.refits import Refits
 from glru.updates.row_models import Rows
 
-LEAST_SHARE = 1e-6
+MIN_SHARE = 1e-6
 """Rows without which less than this share of the metric is left are left to steps of their own."""
 
-MOST_SCORES = 1 << 20
+MAX_SCORES = 1 << 20
 """Scores of all rows and classes under the candidates that are measured together."""
 
 
@@ -42,11 +42,11 @@ class ClassRefits:
         lower, upper = make_unbounded_queries(rows.size, self.problem.n_scores)
         if not self.family.usable:
             return lower, upper
-        size = max(1, MOST_SCORES // (self.problem.n_rows * self.problem.n_scores))
+        size = max(1, MAX_SCORES // (self.problem.n_rows * self.problem.n_scores))
         for start in range(0, rows.size, size):
             places = np.arange(start, min(start + size, rows.size))
             first = ClassRefitCandidates.first(self, rows[places], reference[places])
-            usable = first.shares > LEAST_SHARE * first.removals.shares
+            usable = first.shares > MIN_SHARE * first.removals.shares
             if usable.any():
                 found = tighten(first.take(usable), lambda low, high: decided(low.T, high.T), n_steps)
                 lower[places[usable]], upper[places[usable]] = found.lower.T, found.upper.T

@@ -37,7 +37,7 @@ from glru.updates.wide_rows import WideRows
 
 Mask = NDArray[np.bool_]
 
-LEAST_SHARE = 1e-6
+MIN_SHARE = 1e-6
 """Rows whose removal changes a factor by more than this is the share of are left to steps of their own."""
 
 
@@ -59,10 +59,10 @@ FEW_PAIRS = 1 << 17
 TIGHT_ETA = 1e-6
 """Relative error of the metric above which expansions to second order start from a base one step closer."""
 
-MOST_ENTRIES = 1 << 21
+MAX_ENTRIES = 1 << 21
 """Numbers of a work array: the coefficients of candidates that are bounded together."""
 
-MOST_KEPT = 10_000_000
+MAX_KEPT = 10_000_000
 """Entries of data up to which centred rows of wide data are kept for all steps: 80 MB."""
 
 
@@ -92,7 +92,7 @@ class TallRefits:
         lower, upper = unbounded(rows.size)
         if self.problem.loss.piecewise:
             return lower, upper
-        size = max(1, MOST_ENTRIES // (self.problem.n_columns + 1))
+        size = max(1, MAX_ENTRIES // (self.problem.n_columns + 1))
         for start in range(0, rows.size, size):
             places, first = self.find_first_candidates(rows[start : start + size])
             if first is not None:
@@ -158,7 +158,7 @@ class TallRefits:
             return np.empty(0, dtype=np.intp), None
         removals = self.family.removals(rows)
         shares, thetas = self.shares(rows, removals)
-        places = np.flatnonzero((shares > 0.0) & (shares > LEAST_SHARE * removals.metric_shares))
+        places = np.flatnonzero((shares > 0.0) & (shares > MIN_SHARE * removals.metric_shares))
         if not places.size:
             return places, None
         return places, TallCandidates.first(self, rows[places], removals.take(places), shares[places], thetas[places])
@@ -902,7 +902,7 @@ class RefittedSide:
 
     def blocks(self) -> Iterable[tuple[slice, Array]]:
         """The rows about their centre in chunks of columns, kept where they are small."""
-        return self._kept_blocks if self.problem.n_rows * self.problem.n_columns <= MOST_KEPT else self._chunks()
+        return self._kept_blocks if self.problem.n_rows * self.problem.n_columns <= MAX_KEPT else self._chunks()
 
     @cached_property
     def _kept_blocks(self) -> list[tuple[slice, Array]]:
@@ -992,7 +992,7 @@ class WideRefits:
         shares = self.shares(rows)
         usable = np.zeros(rows.size, dtype=bool)
         usable[self.family.usable(rows)] = True
-        places = np.flatnonzero(usable & (shares > LEAST_SHARE))
+        places = np.flatnonzero(usable & (shares > MIN_SHARE))
         if places.size:
             duals, free, _, _ = self.family.first(rows[places])
             first = WideCandidates(self, rows[places], shares[places], self.sides.norms(rows[places]), duals, free)

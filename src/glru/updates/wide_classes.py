@@ -32,10 +32,10 @@ from glru.updates.batch import SLOW, Certified, Decided, Mask, tighten
 from glru.updates.class_removals import ClassRemovals, curved, weight_share
 from glru.updates.class_rows import ClassRows
 from glru.updates.refits import Refits
-from glru.updates.refitted_rows import LARGEST_MIX, LEAST_SHARE, RefittedSide
+from glru.updates.refitted_rows import LARGEST_MIX, MIN_SHARE, RefittedSide
 from glru.updates.row_models import Rows
 
-MOST_SCORES = 1 << 20
+MAX_SCORES = 1 << 20
 """Scores of all rows and classes under the candidates that are measured together."""
 
 
@@ -64,8 +64,8 @@ class WideClasses:
         if not self.usable:
             return lower, upper
         shares = self.shares(rows)
-        proven = np.flatnonzero(shares > LEAST_SHARE * self.family.removals(rows).shares)
-        size = max(1, MOST_SCORES // (self.problem.n_rows * self.problem.n_scores))
+        proven = np.flatnonzero(shares > MIN_SHARE * self.family.removals(rows).shares)
+        size = max(1, MAX_SCORES // (self.problem.n_rows * self.problem.n_scores))
         for start in range(0, proven.size, size):
             places = proven[start : start + size]
             first = WideClassCandidates.first(self, rows[places], reference[places], shares[places])

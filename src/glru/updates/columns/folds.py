@@ -34,7 +34,7 @@ Settle = Callable[..., NDArray[np.bool_]]
 SCORES_TOGETHER = 100_000
 """Scores of the candidates that are worked on together, about, so that these stay in the cache."""
 
-MOST_STEPS = 12
+MAX_STEPS = 12
 """Steps of a candidate at most."""
 
 SLOW_CONTRACTION = 0.2
@@ -50,10 +50,10 @@ FEW_COLUMNS = 16
 FEW_ENTRIES = 4000
 """Entries of the Hessians of all candidates up to which these are formed at once."""
 
-MOST_EXPONENT = 2.0
+MAX_EXPONENT = 2.0
 """Where curvatures may differ from those of the present model by more than this exponent, the metric of the penalty is asked too."""
 
-MOST_DATA = 20_000_000
+MAX_DATA = 20_000_000
 """Entries of the data of all folds, at most."""
 
 
@@ -69,7 +69,7 @@ def has_fold_columns(folds: Sequence[Problem]) -> bool:
         and not loss.several
         and not isinstance(loss, WithOffset)
         and all(fold.penalty.smooth and fold.penalty.strong_convexity > 0.0 for fold in folds)
-        and len({id(fold.matrix) for fold in folds}) * first.n_rows * first.n_columns <= MOST_DATA
+        and len({id(fold.matrix) for fold in folds}) * first.n_rows * first.n_columns <= MAX_DATA
     )
 
 
@@ -235,10 +235,10 @@ class FoldColumns:
         """Step candidates on until they are decided, or no longer get better: all once before any is stepped on again."""
         self.best = np.full(self.slow.shape, np.inf)
         going, share = self.order, len(self.lam) * self.data.n_rows / SCORES_TOGETHER
-        for step in range(MOST_STEPS + 1):
+        for step in range(MAX_STEPS + 1):
             n_parts = max(1, min(round(going.size * share), going.size // 8))
             n_far = int(np.count_nonzero(self.far[:, going].any(axis=0)))
-            certify = 2 * n_far < going.size or step == MOST_STEPS
+            certify = 2 * n_far < going.size or step == MAX_STEPS
             parts = [self._advance(part, settle, step, certify) for part in np.array_split(going, n_parts)]
             going = np.concatenate(parts)
             # What was found of later parts rules out members of earlier ones.
@@ -263,7 +263,7 @@ class FoldColumns:
         # A gradient that no longer shrinks is rounding, where steps have been small before.
         ended = slow & (here.nu >= 0.5 * best) & (here.largest * best < 1e-3)
         going = open_ones & ~ended.all(axis=0) & ~here.hopeless.any(axis=0)
-        if not going.any() or step == MOST_STEPS:
+        if not going.any() or step == MAX_STEPS:
             return members[:0]
         size = self.A.shape[1]
         limit = SLOW_CONTRACTION if size <= FEW_COLUMNS else 2.5 * SLOW_CONTRACTION
@@ -336,7 +336,7 @@ class Evaluated:
             # No step makes these bounds finite.
             self.hopeless = ~(data.constant * self.largest * rounding < 0.5)
             self.half = np.full(self.nu.shape, np.inf)
-            far = np.flatnonzero((~np.isfinite(self.radius) | (exponents > MOST_EXPONENT)).any(axis=0))
+            far = np.flatnonzero((~np.isfinite(self.radius) | (exponents > MAX_EXPONENT)).any(axis=0))
             if far.size and (thorough or not family.metric.usable):
                 self._measure_widely(far, wrong[:, far], sizes[:, far])
             elif far.size:

@@ -22,7 +22,7 @@ from glru.updates.carried_rows import sum_error
 from glru.updates.columns.one_step import FOLLOWED_MOVES, LOST_SHARES, exponential_remainders, least_radius
 from glru.updates.columns.subsets import ENTRIES_TOGETHER, Metrics, Places, Step, SubsetModels, _frobenius, _lengths
 
-MOST_DRIFT, BASE_METRICS = 0.01, 10
+MAX_DRIFT, BASE_METRICS = 0.01, 10
 """The Hessian of a set is that of its base once a Newton step moves no score further than this (times the self-concordance constant); Hessians formed at most."""
 
 BASE_STEPS = 3
@@ -97,7 +97,7 @@ class SubsetRows:
             here = Step(self.family, A, self.models[sets], self.strengths[self.places[sets]])
             self.models[sets] = here.moved
             moved = np.abs(np.matmul(self.models[sets][:, None, :], A)[:, 0, :] - here.scores).max(axis=1)
-            done = (self.constant * moved <= MOST_DRIFT) | (k + 1 == BASE_METRICS)
+            done = (self.constant * moved <= MAX_DRIFT) | (k + 1 == BASE_METRICS)
             if done.any():
                 metrics = Metrics(
                     *(part[done] for part in (here.metrics.inverse, here.metrics.eta, here.metrics.solve_error))

@@ -28,7 +28,7 @@ Decided = Callable[[Places, Array, Array], NDArray[np.bool_]]
 ENTRIES_TOGETHER = 2_000_000
 """Entries of the data of the sets that are worked on together, at most."""
 
-MOST_STEPS, FIRST_STEPS = 14, 2
+MAX_STEPS, FIRST_STEPS = 14, 2
 """Newton steps at most, and those before the first certificate, which costs about as much as one."""
 
 
@@ -162,7 +162,7 @@ class SubsetModels:
     def _bound(self, members: Places, places: Places, models: Array, found: Bounds, decided: Decided) -> None:
         lower, upper = found
         A, Q, best = self.X[places[members]], self.queries[places[members]], np.full(members.size, np.inf)
-        for step in range(MOST_STEPS):
+        for step in range(MAX_STEPS):
             here = Step(self, A, models[members], self.strengths[places[members]])
             if step >= FIRST_STEPS:
                 nu, ends = here.bounds(Q)
@@ -172,7 +172,7 @@ class SubsetModels:
                 best = np.minimum(nu, best)
             else:
                 left = np.ones(members.size, dtype=bool)
-            if not left.any() or step + 1 == MOST_STEPS:
+            if not left.any() or step + 1 == MAX_STEPS:
                 return
             models[members[left]] = here.moved[left]
             if not left.all():
