@@ -198,7 +198,7 @@ def test_folds_of_a_problem():
 def test_a_hessian_that_is_too_large_is_not_needed(sparse, fit_intercept, spaced, monkeypatch):
     """More unknowns than a Hessian may have: rows are bounded in the space of the rows, or stepped together as folds are, in a metric over the columns."""
     if not spaced:
-        monkeypatch.setattr("glru.removals.classes.has_class_space", lambda problem: False)
+        monkeypatch.setattr("glru.removals.classes.has_class_space", lambda problem, times=2: False)
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(36, 2100)) * (rng.random((36, 2100)) < 0.2), np.arange(36) % 3
     X[:, :40] += np.eye(3)[y][:, np.arange(40) % 3]
