@@ -593,6 +593,9 @@ MUTANTS: dict[str, Mutant] = {
     "refitted-rows-that-cross-kinks-carry-nothing": Mutant(
         "glru.updates.refitted_rows:TallCandidates._piece_depths", result(lambda depths: depths + np.inf), REFITS
     ),
+    "thousandth-of-the-ball-of-refitted-rows": Mutant(
+        "glru.updates.refitted_rows:TallCandidates._ball_distances", scaled(1e-3), REFITS
+    ),
     "moments-without-a-row-taken-as-exact": Mutant(
         "glru.sklearn.columns:_compute_moments", inside(gamma=nothing), REFITS
     ),

@@ -44,7 +44,7 @@ def test_moved_fills_of_wide_classes():
     """Fills that move without a row change the Hessian of the losses, too: bounds that left that out missed by up to 1e-3."""
     report = campaign(2130000110, count=1, group="refits")
     assert report.wrong == [] and report.crashes == []
-    assert sum(report.decisions.values()) > 0
+    assert any("WideClasses" in name for name in report.decisions + report.open)
 
 
 @pytest.mark.parametrize(

@@ -457,3 +457,23 @@ def test_bounds_between_kinks_hold_at_every_candidate(kinds, loss):
             assert all(low <= upper[row] and high >= lower[row] for row, (low, high) in enumerate(optima))
         known += np.count_nonzero(upper - lower < 1e-6)
     assert known > 5
+
+
+@pytest.mark.parametrize("kinds", [("strengths",), ("strengths", "fills"), ("fills", "class_factors")])
+def test_steps_over_kinks_end_at_the_optimum(kinds):
+    """Rows of high leverage that cross many kinks: steps with their own Hessians, proven by the ball of the penalty."""
+    rng = np.random.default_rng(len(kinds))
+    X = rng.standard_t(2.0, size=(24, 8))
+    y = np.where(X[:, 0] + rng.normal(size=24) > 0.0, 1.0, -1.0)
+    problem = glru.Problem(X, y, glru.SquaredHinge(), glru.L2(0.05), scaling="sum")
+    refits = make_refits(rng, problem, kinds)
+    family = TallRefits(glru.solve(problem, tol=1e-10), refits)
+    optima = [optimal_bounds(refits.problem(problem, row), row) for row in range(24)]
+    narrow = []
+    for n_steps in (1, 4, 8, 30):
+        with np.errstate(all="ignore"):
+            lower, upper = family.bounds(np.arange(24), lambda low, _: np.zeros(low.size, dtype=bool), n_steps)
+        assert np.isfinite(upper - lower).all()
+        assert all(low <= upper[row] and high >= lower[row] for row, (low, high) in enumerate(optima))
+        narrow.append(np.count_nonzero(upper - lower < 1e-8))
+    assert narrow[0] < 8 and narrow[-1] > 18, narrow

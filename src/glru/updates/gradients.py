@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.linalg import FEW, TINY, Array, Arrays, Entries, Matrix, gamma, to_host, weighted_norm
+from glru.losses import Loss
 from glru.metric.columns import ColumnMetric
 from glru.problem import Point, Problem
 from glru.regions.local import local_radius
@@ -491,6 +492,68 @@ def newton_directions(
         return products + strengths * directions
 
     return -conjugate_gradients(arrays, hessians, solve, gradients, accuracy)
+
+
+LINE_SEARCH_STEPS = 40
+"""Evaluations of the slope along a step."""
+
+
+def find_lengths(
+    loss: Loss,
+    y: Array,
+    scores: Array,
+    moves: Array,
+    weights: Array,
+    start: Array,
+    growth: Array,
+    full: NDArray[np.bool_],
+    share: float = 1e-9,
+) -> Array:
+    """How far to go along steps of models, one per column: all the way, or to where the objective is lowest; 0 where moves are not numbers.
+
+    Parameters
+    ----------
+    loss : Loss
+        The loss.
+    y : array of shape (n_rows, 1)
+        The targets.
+    scores, moves, weights : array of shape (n_rows, n_models)
+        The scores, how steps move them, and the weights of the rows.
+    start, growth : array of shape (n_models,)
+        The derivative of the penalty along the step, and its second derivative.
+    full : array of bool of shape (n_models,)
+        Models that take their full step.
+    share : float, default=1e-9
+        What may be left of the derivative along the step.
+    """
+    weighted = weights * moves
+
+    def along(members: NDArray[np.intp], lengths: Array) -> tuple[Array, Array]:
+        there = scores[:, members] + lengths * moves[:, members]
+        _, slopes, curvatures = loss.expand(y, there)
+        own = weighted[:, members]
+        slope = np.einsum("ij,ij->j", own, slopes) + start[members] + lengths * growth[members]
+        return slope, np.einsum("ij,ij,ij->j", own, curvatures, moves[:, members]) + growth[members]
+
+    going = np.flatnonzero(~full)
+    lengths = np.where(np.isfinite(moves).all(axis=0), 1.0, 0.0)
+    first = np.abs(along(going, np.zeros(going.size))[0])
+    low, high = np.zeros(going.size), np.full(going.size, np.inf)
+    for _ in range(LINE_SEARCH_STEPS):
+        if not going.size:
+            break
+        now = lengths[going]
+        slope, curvature = along(going, now)
+        low, high = np.where(slope < 0.0, now, low), np.where(slope > 0.0, now, high)
+        # Slopes are linear between kinks.
+        ahead = now - slope / curvature
+        inside = (ahead > low) & (ahead < high)
+        ahead = np.where(inside, ahead, np.where(np.isfinite(high), 0.5 * (low + high), 4.0 * now))
+        left = (np.abs(slope) > share * first) & ~(high - low <= 1e-12 * high)
+        left |= np.isinf(high) & (slope < -share * first)
+        lengths[going] = np.where(left, ahead, now)
+        going, low, high, first = going[left], low[left], high[left], first[left]
+    return lengths
 
 
 SECANTS = 6

@@ -30,6 +30,7 @@ from glru.problem import Point, Problem
 from glru.solution import Solution
 from glru.updates.batch import Decided
 from glru.updates.carried_rows import rounded_norms, row_norms, sum_error
+from glru.updates.gradients import find_lengths
 from glru.updates.refits import Refits
 
 Rows = NDArray[np.intp]
@@ -59,8 +60,8 @@ INTERCEPT_WIDTHS = (1.5, 16.0)
 MAX_ROWS = 2048
 """Steps work with matrices of one entry per pair of rows: with at most this number of rows."""
 
-MAX_STEPS, LINE_SEARCH_STEPS = 40, 40
-"""Semismooth Newton steps of a model, and evaluations of the slope along one."""
+MAX_STEPS = 40
+"""Semismooth Newton steps of a model."""
 
 NEGLIGIBLE_MOVE = 1e-8
 """A step that moves no score by more than this, as a share of scores and targets, is the last one."""
@@ -410,35 +411,9 @@ class PieceSteps:
         side, loss, y = self.side, self.problem.loss, self.problem.y[:, None]
         penalised = moves - side.border @ change if side.n_free else moves
         start, growth = np.einsum("ij,ij->j", duals, penalised), np.einsum("ij,ij->j", steps, penalised)
-        weighted = weights * moves
-
-        def along(members: Rows, lengths: Array) -> tuple[Array, Array]:
-            there = scores[:, members] + lengths * moves[:, members]
-            _, slopes, curvatures = loss.expand(y, there)
-            own = weighted[:, members]
-            slope = np.einsum("ij,ij->j", own, slopes) + start[members] + lengths * growth[members]
-            return slope, np.einsum("ij,ij,ij->j", own, curvatures, moves[:, members]) + growth[members]
-
         # Near the optimum slopes are rounding errors, and a full step is right.
-        going = np.flatnonzero(~self._is_small(moves, scores))
-        lengths = np.where(np.isfinite(moves).all(axis=0), 1.0, 0.0)
-        first = np.abs(along(going, np.zeros(going.size))[0])
-        low, high = np.zeros(going.size), np.full(going.size, np.inf)
-        for _ in range(LINE_SEARCH_STEPS):
-            if not going.size:
-                break
-            now = lengths[going]
-            slope, curvature = along(going, now)
-            low, high = np.where(slope < 0.0, now, low), np.where(slope > 0.0, now, high)
-            # Slopes are linear between kinks.
-            ahead = now - slope / curvature
-            inside = (ahead > low) & (ahead < high)
-            ahead = np.where(inside, ahead, np.where(np.isfinite(high), 0.5 * (low + high), 4.0 * now))
-            left = (np.abs(slope) > 1e-9 * first) & ~(high - low <= 1e-12 * high)
-            left |= np.isinf(high) & (slope < -1e-9 * first)
-            lengths[going] = np.where(left, ahead, now)
-            going, low, high, first = going[left], low[left], high[left], first[left]
-        return lengths
+        small = self._is_small(moves, scores)
+        return find_lengths(loss, y, scores, moves, weights, start, growth, small)
 
 
 @final

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.linalg import FEW, HOST, TINY, Array, as_matrix, gamma, to_host, weighted_norm
+from glru.linalg.factor import solve_shifted
 from glru.metric.columns import ColumnMetric
 from glru.metric.rows import RowSide
 from glru.problem import Problem
@@ -28,8 +29,15 @@ from glru.regions.local import local_radius, measure_piece_depths, piece_radius
 from glru.solution import Solution
 from glru.sums import assemble_gradient
 from glru.updates.batch import SLOW, Certified, Decided, tighten
-from glru.updates.gradients import Descent, Gradients, compute_model_scores
-from glru.updates.local_rows import LocalRows, Removals, has_local_rows, has_piece_rows, newton_remainders
+from glru.updates.gradients import Descent, Gradients, compute_model_scores, find_lengths
+from glru.updates.local_rows import (
+    CHORD_STEPS,
+    LocalRows,
+    Removals,
+    has_local_rows,
+    has_piece_rows,
+    newton_remainders,
+)
 from glru.updates.moments import ThirdDerivatives
 from glru.updates.refits import Refits
 from glru.updates.row_models import Errors, Rows, has_wide_rows
@@ -43,6 +51,9 @@ MIN_SHARE = 1e-6
 
 FEW_SHRUNK = 1.0
 """Strengths divided by more than 1 and this are looked at one by one, unless they are more than twice as many as the columns."""
+
+SHARE_OF_SLOPE = 0.1
+"""What a line search over kinks may leave of the derivative along a step."""
 
 LARGEST_MIX = 4.0
 """Share of the last step in an accelerated one: steps that leave up to four fifths of an error are made up for."""
@@ -158,7 +169,10 @@ class TallRefits:
             return np.empty(0, dtype=np.intp), None
         removals = self.family.removals(rows)
         shares, thetas = self.shares(rows, removals)
-        places = np.flatnonzero((shares > 0.0) & (shares > MIN_SHARE * removals.metric_shares))
+        usable = (shares > 0.0) & (shares > MIN_SHARE * removals.metric_shares)
+        if self.problem.loss.piecewise and self.penalty_gradients is not None:
+            usable |= self.refits.together[rows] & (self.refits.smallest[rows] > 0.0)
+        places = np.flatnonzero(usable)
         if not places.size:
             return places, None
         return places, TallCandidates.first(self, rows[places], removals.take(places), shares[places], thetas[places])
@@ -173,13 +187,14 @@ class TallRefits:
         usable = (shares > 0.0) & (refits.smallest[rows] > 0.0) & (thetas < 1.0) & refits.together[rows]
         return np.where(usable, found, 0.0), fills.sum(axis=1) * (1.0 + gamma(fills.shape[1] + 4))
 
-    def fill_norms(self, rows: Rows) -> Array:
-        """At least the norms of every moved fill as a vector with one entry, a row per removal."""
+    def fill_norms(self, rows: Rows, axes: Array | None = None) -> Array:
+        """At least the norms of every moved fill as a vector with one entry, a row per removal; ``axes``: those of the filled columns, if in another metric."""
         refits, columns = self.refits, self.refits.filled_columns
         if not columns.size:
             return np.zeros((rows.size, 0))
         assert refits.fills is not None
-        return (np.abs(refits.fills[np.ix_(rows, columns)]) + self.fill_errors) * self.fill_axes * (1.0 + FEW)
+        axes = self.fill_axes if axes is None else axes
+        return (np.abs(refits.fills[np.ix_(rows, columns)]) + self.fill_errors) * axes * (1.0 + FEW)
 
     @cached_property
     def fill_axes(self) -> Array:
@@ -229,6 +244,15 @@ class TallRefits:
         largest = 1.0 if factors is None else float(factors.max()) * (1.0 + FEW + self.refits.error)
         return Gradients(self.problem, self.family.base.metric, self.family.point, self.family.largest_error, largest)
 
+    @cached_property
+    def penalty_gradients(self) -> Gradients | None:
+        """The same in the metric of the penalty, in which no row has to stay on its piece; None with an intercept or a column without a penalty."""
+        problem, strengths = self.problem, self.problem.quadratic
+        if problem.fit_intercept or not strengths.all():
+            return None
+        metric = ColumnMetric(np.diag(strengths), False, 0, float(strengths.min(initial=np.inf)))
+        return Gradients(problem, metric, self.family.point, self.family.largest_error, self.gradients.largest_factor)
+
     @property
     def factor_error(self) -> float:
         """At least the relative error of a class factor."""
@@ -246,7 +270,11 @@ class TallRefits:
     @cached_property
     def fill_sums(self) -> tuple[float, float]:
         """The norms as gradients that slopes of size 1 (in the metric of the weights) have through the moved fills and their errors."""
-        metric, columns = self.family.base.metric, self.refits.filled_columns
+        return self.sum_fills(self.family.base.metric)
+
+    def sum_fills(self, metric: ColumnMetric) -> tuple[float, float]:
+        """:attr:`fill_sums` in any metric."""
+        columns = self.refits.filled_columns
         if not columns.size:
             return 0.0, 0.0
         assert self.refits.fills is not None
@@ -371,9 +399,14 @@ class TallCandidates:
     images: Array
     models: Array
     descent: Descent = field(default_factory=lambda: Descent(HOST))
+    n_steps: int = 0
 
-    contraction: ClassVar[float] = SLOW
     cost: ClassVar[float] = 0.0
+
+    @property
+    def contraction(self) -> float:
+        # Steps over kinks contract unevenly, and only trainings follow.
+        return np.inf if self.owner.problem.loss.piecewise else SLOW
 
     @classmethod
     def first(
@@ -408,6 +441,14 @@ class TallCandidates:
             else refits.fills[np.ix_(self.rows, refits.filled_columns)].T
         )
 
+    def problem_scores(self, models: Array) -> Array:
+        """Scores of all rows under models of the candidates' problems."""
+        problem, refits = self.owner.problem, self.owner.refits
+        scores: Array = compute_model_scores(problem.matrix, models, problem.fit_intercept)
+        if refits.filled_columns.size:
+            scores += refits.mask @ (self.fills * models[refits.filled_columns])
+        return scores
+
     def certify(self) -> Certified:
         """Bounds of the left-out rows' scores."""
         return self._certificate[0]
@@ -423,9 +464,7 @@ class TallCandidates:
             self.owner.family.base,
         )
         columns, own = refits.filled_columns, (rows, np.arange(rows.size))
-        scores = compute_model_scores(problem.matrix, self.models, problem.fit_intercept)
-        if columns.size:
-            scores += owner.refits.mask @ (self.fills * self.models[columns])
+        scores = self.problem_scores(self.models)
         centers, (first, second) = scores[own], self._score_errors()
         pieces = self._piece_depths(scores, (first, second)) if problem.loss.piecewise else None
         curved = np.zeros(rows.size)
@@ -459,19 +498,25 @@ class TallCandidates:
         gradients += penalty
         moved = moved + problem.totals.largest_norm * first + second + owner.family.largest_error
         exponents = base.constant * moved * (1.0 + FEW)
-        nu = self._norms(gradients, penalty, sizes, curved, (first, second), exponents)
+        errors = first, second
+        nu = self._norms(owner.gradients, gradients, penalty, sizes, curved, errors, exponents)
         if pieces is not None:
-            bounds = self._around(centers, self._piece_radii(pieces, nu), (first, second))
+            distances = (self.removals.norms + self.fill_sizes) * self._piece_radii(pieces, nu)
+            ball = owner.penalty_gradients
+            if ball is not None:
+                norms = self._norms(ball, gradients, penalty, sizes, curved, errors, exponents)
+                distances = np.fmin(distances, self._ball_distances(ball, norms))
+            bounds = self._around(centers, distances, errors)
         else:
             nu = nu / np.sqrt(self.shares)
-            bounds = self._bounds(centers, nu, exponents, (first, second))
+            bounds = self._bounds(centers, nu, exponents, errors)
         return Certified(*bounds, nu, np.zeros(nu.size)), gradients
 
     def _bounds(self, centers: Array, nu: Array, exponents: Array, errors: Errors) -> Bounds:
         """Bounds from the gradients' norms in the metrics without each row."""
         family, root = self.owner.family, np.sqrt(self.shares)
         radius = local_radius(family.base.constant, (family.largest_norm + self.fill_sizes) / root, nu, exponents)
-        return self._around(centers, radius / root, errors)
+        return self._around(centers, (self.removals.norms + self.fill_sizes) * (radius / root), errors)
 
     def _piece_depths(self, scores: Array, errors: Errors) -> Array:
         """At most the depths of all rows in their curved pieces under each model, as multiples of their norms in the metric; not of the row that is left out."""
@@ -498,11 +543,24 @@ class TallCandidates:
 
         return piece_radius(nu, self.shares, lost)
 
-    def _around(self, centers: Array, radius: Array, errors: Errors) -> Bounds:
-        """Intervals around the scores of the left-out rows, given at least the distances from the optima in the metric."""
+    def _ball_distances(self, ball: Gradients, norms: Array) -> Array:
+        """At least the distances of the left-out rows' scores from those of the optima, from the gradients' norms in the metric of the penalty.
+
+        Without row ``i`` the objective is strongly convex in the metric of its strengths, which are at least ``min_j rho_ij`` times those of all rows.
+        """
+        owner, metric = self.owner, ball.metric
+        columns = owner.refits.filled_columns
+        with np.errstate(all="ignore"):
+            shares = owner.refits.smallest[self.rows] * (1.0 - metric.eta) * (1.0 - FEW)
+            fills = owner.fill_norms(self.rows, metric.axis_norms()[columns]).sum(axis=1)
+            own = metric.norms(owner.problem.matrix[self.rows]) + fills * (1.0 + gamma(columns.size + 4))
+            return np.where(shares > 0.0, own * norms / shares * (1.0 + FEW), np.inf)
+
+    def _around(self, centers: Array, distances: Array, errors: Errors) -> Bounds:
+        """Intervals around the scores of the left-out rows, given at least the distances of the exact ones from those at the optima."""
         problem = self.owner.problem
         lengths = np.sqrt(problem.squared_row_norms[self.rows]) * (1.0 + gamma(problem.n_columns + 4)) + TINY
-        half = (self.removals.norms + self.fill_sizes) * radius * (1.0 + FEW) + lengths * errors[0] + errors[1]
+        half = distances * (1.0 + FEW) + lengths * errors[0] + errors[1]
         half = half + FEW * np.abs(centers)
         usable = np.isfinite(half) & np.isfinite(centers)
         return widen(np.where(usable, centers, 0.0), np.where(usable, half, np.inf))
@@ -705,41 +763,86 @@ class TallCandidates:
         return first, second * (1.0 + FEW)
 
     def _norms(
-        self, gradients: Array, penalty: Array, sizes: Array, curved: Array, errors: Errors, exponents: Array
+        self,
+        known: Gradients,
+        gradients: Array,
+        penalty: Array,
+        sizes: Array,
+        curved: Array,
+        errors: Errors,
+        exponents: Array,
     ) -> Array:
-        """At least the norms of the gradients in the inverse metric, whatever their rounding and that of the refits."""
-        owner, known, problem = self.owner, self.owner.gradients, self.owner.problem
-        coefs = self.models[: problem.n_columns]
-        rounding = known.rounding(penalty, sizes, curved, errors, owner.fill_sums[0])
+        """At least the norms of the gradients in an inverse metric, whatever their rounding and that of the refits."""
+        owner, problem = self.owner, self.owner.problem
+        coefs, usual = self.models[: problem.n_columns], known is owner.gradients
+        fill_sums = owner.fill_sums if usual else owner.sum_fills(known.metric)
+        rounding = known.rounding(penalty, sizes, curved, errors, fill_sums[0])
         if problem.loss.self_concordance is not None:
             # Slopes at scores that are off are off by curvatures on the way, and X^T D X is at most the metric; with moved fills, four times that.
             lengths, spread = owner.curved_lengths
             slopes = 2.0 * np.exp(exponents) * (lengths * errors[0] + spread * errors[1])
             nothing = np.zeros(sizes.size), np.zeros(sizes.size)
             rounding = np.fmin(
-                rounding, known.rounding(penalty, sizes, curved, nothing, owner.fill_sums[0]) + slopes * (1.0 + FEW)
+                rounding, known.rounding(penalty, sizes, curved, nothing, fill_sums[0]) + slopes * (1.0 + FEW)
             )
         nu = (known.metric.gradient_norms(gradients) + rounding) * (1.0 + FEW) + TINY
         slack = (
             sizes
             * (1.0 + gamma(problem.n_rows + 16))
-            * (owner.fill_sums[1] + owner.factor_error * (known.slope_norm + owner.fill_sums[0]))
+            * (fill_sums[1] + owner.factor_error * (known.slope_norm + fill_sums[0]))
         )
-        # The metric is at least the penalty's: |Lam v| <= |Lam^(1/2) v| in its inverse.
+        # Either metric is at least the penalty's: |Lam v| <= |Lam^(1/2) v| in its inverse.
         factors = (
             np.ones(coefs.shape)
             if owner.refits.strengths is None
             else np.maximum(owner.refits.strengths[self.rows].T, 1.0)
         )
-        held = np.sqrt(problem.quadratic @ np.square(factors * coefs)) * np.sqrt(1.0 + owner.family.eta)
+        eta = owner.family.eta if usual else known.metric.eta
+        held = np.sqrt(problem.quadratic @ np.square(factors * coefs)) * np.sqrt(1.0 + eta)
         held = held * (1.0 + gamma(problem.n_columns + 8))
         return (nu + slack + owner.refits.error * held) * (1.0 + FEW)
 
+    def newton(self, models: Array, gradients: Array) -> Array:
+        """Newton steps with the Hessians of the rows' own problems, to where their objectives are lowest."""
+        problem, refits, columns = self.owner.problem, self.owner.refits, self.owner.refits.filled_columns
+        scores, y = self.problem_scores(models), problem.y[:, None]
+        weights = np.repeat(problem.weights[:, None], self.rows.size, axis=1)
+        weights[self.rows, np.arange(self.rows.size)] = 0.0
+        if refits.class_factors is not None:
+            weights *= refits.weight_factors(problem, self.rows)
+        curvatures = weights * problem.loss.curvature(y, scores)
+        strengths = np.zeros(models.shape)
+        strengths[: problem.n_columns] = problem.quadratic[:, None]
+        if refits.strengths is not None:
+            strengths[: problem.n_columns] *= refits.strengths[self.rows].T
+        places, found = np.arange(problem.n_columns), np.empty(models.shape)
+        for k in range(self.rows.size):
+            hessian = problem.hessian(curvatures[:, k])
+            hessian[places, places] += strengths[places, k] - problem.quadratic
+            if columns.size:
+                hessian = np.triu(hessian) + np.triu(hessian, 1).T
+                bent = curvatures[:, k, None] * refits.mask
+                across = problem.matrix.T @ bent
+                if problem.fit_intercept:
+                    across = np.vstack([across, bent.sum(axis=0)])
+                across *= self.fills[:, k]
+                hessian[:, columns] += across
+                hessian[columns] += across.T
+                hessian[np.ix_(columns, columns)] += self.fills[:, k, None] * (refits.mask.T @ bent) * self.fills[:, k]
+            found[:, k] = -solve_shifted(hessian, gradients[:, k])
+        start, growth = (np.einsum("ij,ij->j", strengths * part, found) for part in (models, found))
+        with np.errstate(all="ignore"):
+            moves = self.problem_scores(found)
+            full = np.zeros(self.rows.size, dtype=np.bool_)
+            lengths = find_lengths(problem.loss, y, scores, moves, weights, start, growth, full, SHARE_OF_SLOPE)
+            return found * lengths
+
     def step(self, members: Mask) -> "TallCandidates":
-        """Some of the candidates after one more step with the old Hessian."""
+        """Some of the candidates after one more step, with the old Hessian or, over kinks, with their own."""
         mine, nothing = self.take(np.flatnonzero(members)), np.zeros(self.rows.size)
-        models, descent = self.descent.next(members, self.models, self._certificate[1], nothing, mine.steps)
-        return replace(mine, models=models, descent=descent)
+        own = mine.newton if self.owner.problem.loss.piecewise and self.n_steps >= CHORD_STEPS else None
+        models, descent = self.descent.next(members, self.models, self._certificate[1], nothing, mine.steps, own)
+        return replace(mine, models=models, descent=descent, n_steps=self.n_steps + 1)
 
     def take(self, places: Rows) -> "TallCandidates":
         """Some of the candidates."""
