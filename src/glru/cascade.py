@@ -148,24 +148,12 @@ class Output(Protocol):
 @final
 @dataclass(frozen=True)
 class Written:
-    """The rows of blocks that are in the output alone.
+    """The rows of blocks that are in the output alone."""
 
-    Attributes
-    ----------
-    stage : str
-        The stage that decided them.
-    n_rows : int
-        How many there are.
-    errors : tuple of int
-        The least and the largest number of held-out errors among them.
-    n_unlabelled : int
-        How many of them are narrow enough, but without a label.
-    """
-
-    stage: str = "undetermined"
-    n_rows: int = 0
-    errors: tuple[int, int] = (0, 0)
-    n_unlabelled: int = 0
+    stage: str = "undetermined"  # the stage that decided them
+    n_rows: int = 0  # how many there are
+    errors: tuple[int, int] = (0, 0)  # the least and the largest number of held-out errors among them
+    n_unlabelled: int = 0  # how many of them are narrow enough, but without a label
 
 
 @final
@@ -668,35 +656,19 @@ Kind = TypeVar("Kind", bound=Removals)
 @final
 @dataclass(frozen=True)
 class Step(Generic[Kind]):
-    """A way to tighten the bounds of held-out rows.
+    """A way to tighten the bounds of held-out rows."""
 
-    Attributes
-    ----------
-    stage : str
-        What it is called in a result.
-    needs : str
-        What it asks of loss, penalty, shape and place of the data, and what it costs, in words.
-    applies : callable
-        Whether a run has what it needs.
-    rows : callable or None
-        The open rows it works on, in batches; None: all rows of the data, in one pass over the blocks.
-    work : callable
-        Bounds of a batch; of a pass over the blocks those of the rows that it has given to the run (:meth:`Cascade.hold`).
-    price : int, default=1
-        What it costs before its first row, in trainings, at most: fewer open rows are left to what comes after it.
-    proven : bool, default=True
-        Whether it proves bounds.
-    tightens : bool, default=False
-        Whether it takes all rows at once and makes intervals as narrow as is asked for, not only one step narrower.
-    """
-
-    stage: str
-    needs: str
-    applies: Callable[[Kind], bool]
+    stage: str  # what it is called in a result
+    needs: str  # what it asks of loss, penalty, shape and place of the data, and what it costs, in words
+    applies: Callable[[Kind], bool]  # whether a run has what it needs
+    # The open rows it works on, in batches; None: all rows of the data, in one pass over the blocks.
     rows: Callable[[Kind], Iterable[Rows]] | None
+    # Bounds of a batch; of a pass over the blocks those of the rows that it has given to the run (:meth:`Cascade.hold`).
     work: Callable[[Kind, Rows], Bounds]
+    # What it costs before its first row, in trainings, at most: fewer open rows are left to what comes after it.
     price: int = 1
-    proven: bool = True
+    proven: bool = True  # whether it proves bounds
+    # Whether it takes all rows at once and makes intervals as narrow as is asked for, not only one step narrower.
     tightens: bool = False
 
 

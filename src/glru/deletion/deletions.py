@@ -93,29 +93,14 @@ SHORT_ROWS = 8
 @final
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """The model of all rows, as far as it is known.
+    """The model of all rows, as far as it is known."""
 
-    Attributes
-    ----------
-    problem : Problem
-        What was trained.
-    point : Point
-        A model near its optimum.
-    metric : ColumnMetric
-        The metric of the Hessian there.
-    theta : float
-        The Hessian at the optimum is within ``1 -/+ theta`` times the metric.
-    radius : float
-        At least the distance from the point to the optimum, in the metric.
-    values, errors : RowValues, array
-        Scores, slopes and curvatures at the point, and how far the scores may be from its exact ones.
-    """
-
-    problem: Problem
-    point: Point
-    metric: ColumnMetric
-    theta: float
-    radius: float
+    problem: Problem  # what was trained
+    point: Point  # a model near its optimum
+    metric: ColumnMetric  # the metric of the Hessian there
+    theta: float  # the Hessian at the optimum is within ``1 -/+ theta`` times the metric
+    radius: float  # at least the distance from the point to the optimum, in the metric
+    # Scores, slopes and curvatures at the point, and how far the scores may be from its exact ones.
     values: RowValues
     errors: Array
 

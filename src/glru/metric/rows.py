@@ -50,19 +50,12 @@ def has_few_free(problem: Problem) -> bool:
 @final
 @dataclass(frozen=True, eq=False)
 class GramProduct:
-    """``K = X diag(inverse) X^T`` that is not formed: a product errs by no more than if it were.
+    """``K = X diag(inverse) X^T`` that is not formed: a product errs by no more than if it were."""
 
-    Attributes
-    ----------
-    matrix, inverse : Matrix, array
-        The columns with values in several rows.
-    own : array of shape (n_rows,)
-        What the other columns have in ``K``: entries of its diagonal.
-    """
-
+    # The columns with values in several rows.
     matrix: Matrix
     inverse: Array
-    own: Array
+    own: Array  # shape (n_rows,): what the other columns have in ``K``: entries of its diagonal
 
     @classmethod
     def of(cls, matrix: Matrix, inverse: Array) -> "GramProduct":

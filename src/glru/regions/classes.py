@@ -73,17 +73,10 @@ class Absent:
     .. math:: \|g\|_{H_{--}^{-1}} = \min_v \|(g, v)\|_{H^{-1}} :
 
     whatever stands in the entries of the columns that leave, a norm in the metric with them is an upper bound, of gradients and of queries.
-
-    Attributes
-    ----------
-    places : array of int
-        Their unknowns, of all classes.
-    images : array of shape (n_unknowns, n_places)
-        The unit vectors of these unknowns times the inverse of the metric.
     """
 
-    places: NDArray[np.intp]
-    images: Array
+    places: NDArray[np.intp]  # their unknowns, of all classes
+    images: Array  # shape (n_unknowns, n_places): the unit vectors of these unknowns times the inverse of the metric
 
     @classmethod
     def of(cls, metric: ClassMetric, columns: NDArray[np.intp]) -> "Absent":
@@ -114,30 +107,16 @@ class Absent:
 @final
 @dataclass(frozen=True, eq=False)
 class ClassEllipsoid(Region):
-    """All models within a radius of one, in the metric of the Hessian there or near, with one score per class.
+    """All models within a radius of one, in the metric of the Hessian there or near, with one score per class."""
 
-    Attributes
-    ----------
-    problem, point : Problem, Point
-        The problem and the centre.
-    metric : ClassMetric
-        The inverse metric of the Hessian.
-    metric_scores : array of shape (n_rows, n_classes) or None
-        The scores where the Hessian was taken, of rows in memory.
-    gradient : array of shape (n_classes, n_unknowns)
-        The objective's gradient, that of the gauge included.
-    nu : float
-        At least its norm in the inverse of the exact Hessian; infinite where nothing is known.
-    absent : Absent or None
-        Columns of the problem that the model does not have: the optimum is the one without them.
-    """
-
+    # The problem and the centre.
     problem: Problem
     point: Point
-    metric: ClassMetric
-    metric_scores: Array | None
-    gradient: Array
-    nu: float
+    metric: ClassMetric  # the inverse metric of the Hessian
+    metric_scores: Array | None  # shape (n_rows, n_classes): the scores where the Hessian was taken, of rows in memory
+    gradient: Array  # shape (n_classes, n_unknowns): the objective's gradient, that of the gauge included
+    nu: float  # at least its norm in the inverse of the exact Hessian; infinite where nothing is known
+    # Columns of the problem that the model does not have: the optimum is the one without them.
     absent: "Absent | None" = None
 
     @classmethod

@@ -27,32 +27,17 @@ AnyRemovals = RowRemovals | CarriedRemovals | NoRemovals
 @final
 @dataclass(frozen=True, eq=False)
 class BlockBounds:
-    """Bounds of a block's rows; with an output they are in its file, and only the open ones are here.
+    """Bounds of a block's rows; with an output they are in its file, and only the open ones are here."""
 
-    Attributes
-    ----------
-    numbers : array of int
-        The numbers of the rows.
-    y, lower, upper : array
-        Their targets and the bounds of their scores.
-    n_written : int
-        How many rows are in the file alone.
-    errors : tuple of int
-        The least and the largest number of held-out errors among these.
-    n_unlabelled : int
-        How many of these are narrow enough, but without a label.
-    norm_bound : float
-        At least the largest norm of a row of the block that counts.
-    """
-
-    numbers: Rows
+    numbers: Rows  # the numbers of the rows
+    # Their targets and the bounds of their scores.
     y: Array | NDArray[np.int8]
     lower: Array
     upper: Array
-    n_written: int
-    errors: tuple[int, int]
-    n_unlabelled: int
-    norm_bound: float
+    n_written: int  # how many rows are in the file alone
+    errors: tuple[int, int]  # the least and the largest number of held-out errors among these
+    n_unlabelled: int  # how many of these are narrow enough, but without a label
+    norm_bound: float  # at least the largest norm of a row of the block that counts
 
 
 def bound_block(

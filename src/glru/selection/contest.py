@@ -96,26 +96,14 @@ class Contest:
 @final
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """How well the value of a candidate has to be known: until it has won the contest or lost it.
+    """How well the value of a candidate has to be known: until it has won the contest or lost it."""
 
-    Attributes
-    ----------
-    contest : Contest or None
-        The contest; None: the value is wanted as exactly as it can be known.
-    place : int
-        The candidate.
-    rough : bool
-        Whether a value that is known to a few digits is enough: where the contest then needs more, it is asked again.
-    budget : Budget
-        Asked each time, so that a search ends in the midst of a refinement.
-    combine : callable or None
-        Bounds of the value from those of the fold that is worked on; None: these are the value's.
-    """
-
-    contest: Contest | None = None
-    place: int = 0
-    budget: Budget = UNLIMITED
+    contest: Contest | None = None  # the contest; None: the value is wanted as exactly as it can be known
+    place: int = 0  # the candidate
+    budget: Budget = UNLIMITED  # asked each time, so that a search ends in the midst of a refinement
+    # Whether a value that is known to a few digits is enough: where the contest then needs more, it is asked again.
     rough: bool = False
+    # Bounds of the value from those of the fold that is worked on; None: these are the value's.
     combine: Callable[[float, float], tuple[float, float]] | None = None
 
     def is_reached(self, lower: float, upper: float) -> bool:

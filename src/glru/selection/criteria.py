@@ -19,42 +19,23 @@ from glru.problem import Problem
 @final
 @dataclass(frozen=True)
 class Criterion:
-    r"""What is to become small: a sum over validation rows, or such a sum over the training rows with a price on parameters.
+    r"""What is to become small: a sum over validation rows, or such a sum over the training rows with a price on parameters."""
 
-    Attributes
-    ----------
-    name : str
-        Its name.
-    task : {"classification", "regression"}
-        The losses it goes with.
-    terms : callable
-        ``terms(y, lower, upper)``: the least and the largest value of every row's term; ``y`` as a column.
-    resolution : float
-        Values that differ by less than this share of the present value count as equal; of the total weight of the rows, where
-        parameters have a price.
-    counts : bool
-        Whether the sum is a number of rows, rather than to be divided by that number.
-    price : float or None
-        What one degree of freedom adds; None: the criterion is the sum alone.
-    total : float
-        The total weight of the training rows, where degrees of freedom have a price.
-    constant : tuple of float, or None
-        Where parameters have a price: bounds of what :math:`-2 \log L` is above twice the sum; None for the normal distribution at its best variance.
-    slopes : callable or None
-        ``slopes(y, scores)``: the derivatives of the terms in the scores, to a few units; None where terms are not convex, or have none.
-    fold_sizes : tuple of int, or None
-        The sizes of folds whose accuracies are averaged as scikit-learn does, in float64: a value is then minus that average, rounding included. None: folds are added.
-    """
-
-    name: str
-    task: str
+    name: str  # its name
+    task: str  # the losses it goes with
+    # ``terms(y, lower, upper)``: the least and the largest value of every row's term; ``y`` as a column.
     terms: Callable[[Any, Any, Any], tuple[Any, Any]]
+    # Values that differ by less than this share of the present value count as equal; of the total weight of the rows, where parameters have a price.
     resolution: float
-    counts: bool
-    price: float | None = None
-    total: float = 0.0
+    counts: bool  # whether the sum is a number of rows, rather than to be divided by that number
+    price: float | None = None  # what one degree of freedom adds; None: the criterion is the sum alone
+    total: float = 0.0  # the total weight of the training rows, where degrees of freedom have a price
+    # Where parameters have a price: bounds of what :math:`-2 \log L` is above twice the sum; None for the normal distribution at its best variance.
     constant: tuple[float, float] | None = None
+    # ``slopes(y, scores)``: the derivatives of the terms in the scores, to a few units; None where terms are not convex, or have none.
     slopes: Callable[[Array, Array], Array] | None = None
+    # The sizes of folds whose accuracies are averaged as scikit-learn does, in float64: a value is then minus that average, rounding included. None: folds
+    # are added.
     fold_sizes: tuple[int, ...] | None = None
 
     @property

@@ -30,17 +30,10 @@ Columns = NDArray[np.intp]
 @final
 @dataclass(frozen=True, eq=False)
 class Freedom:
-    """Bounds of the degrees of freedom of a model whose scores are ``scores``.
+    """Bounds of the degrees of freedom of a model whose scores are ``scores``."""
 
-    Attributes
-    ----------
-    scores : array of shape (n_rows,)
-        Where the curvatures were taken.
-    lower, upper : float
-        Bounds of the trace with these curvatures.
-    """
-
-    scores: Array
+    scores: Array  # shape (n_rows,): where the curvatures were taken
+    # Bounds of the trace with these curvatures.
     lower: float
     upper: float
 

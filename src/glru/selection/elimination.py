@@ -27,24 +27,16 @@ TRAINING_SHARES = (1e-3, 1e-6, 1e-9)
 @final
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """The model of some columns in the course of an elimination.
+    """The model of some columns in the course of an elimination."""
 
-    Attributes
-    ----------
-    columns, gone : array of int
-        Its columns, and those of them that leave next: the ones of the smallest coefficients, of equal ones the first.
-    lower, upper, guess : float
-        Proven bounds of the criterion's sum over the rows that judge, and the sum at the trained model.
-    proven : bool
-        Whether the columns that leave are proven to be these.
-    """
-
+    # Its columns, and those of them that leave next: the ones of the smallest coefficients, of equal ones the first.
     columns: Columns
     gone: Columns
+    # Proven bounds of the criterion's sum over the rows that judge, and the sum at the trained model.
     lower: float
     upper: float
     guess: float
-    proven: bool
+    proven: bool  # whether the columns that leave are proven to be these
 
 
 @final

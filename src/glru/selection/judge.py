@@ -39,22 +39,14 @@ MAX_LEFT = 8
 @final
 @dataclass(frozen=True, eq=False)
 class Screened:
-    """What is known about every move before any is refined on its own.
+    """What is known about every move before any is refined on its own."""
 
-    Attributes
-    ----------
-    lower, upper : array of shape (n_moves,)
-        Bounds of the criterion's sum.
-    certain : array of shape (n_moves,)
-        Rows whose part in it is certain (``C + I`` of Algorithm 5, if the criterion counts errors).
-    stage : str
-        What it was found by.
-    """
-
+    # Shape (n_moves,): bounds of the criterion's sum.
     lower: Array
     upper: Array
+    # Shape (n_moves,): rows whose part in it is certain (``C + I`` of Algorithm 5, if the criterion counts errors).
     certain: Array
-    stage: str
+    stage: str  # what it was found by
 
     @classmethod
     def unknown(cls, n_moves: int, stage: str, least: float = 0.0) -> "Screened":

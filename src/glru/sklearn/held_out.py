@@ -56,31 +56,19 @@ FINE = 1e-4
 @final
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Scores of every test row under the model of its split's train rows.
-
-    Attributes
-    ----------
-    splits : list of tuple
-        Train and test rows of every split; the train rows are None where they are all rows but the one in the test.
-    rows, folds : array of int
-        Which row was held out, and in which split.
-    bounds : ScoreBounds
-        Proven bounds of its scores, shaped as ``decision_function``.
-    decided_by : dict
-        How many held-out rows each stage decided; with one model per class, summed over the models.
-    n_trainings : int
-        Models that needed a training.
-    n_refits, refit_reason : int, str or None
-        For how many splits the steps in front of the model were fitted again, without a closed form, and why.
-    """
+    """Scores of every test row under the model of its split's train rows."""
 
     adapted: Adapted
+    # Train and test rows of every split; the train rows are None where they are all rows but the one in the test.
     splits: list[Split]
+    # Which row was held out, and in which split.
     rows: Rows
     folds: Rows
-    bounds: ScoreBounds
+    bounds: ScoreBounds  # proven bounds of its scores, shaped as ``decision_function``
+    # How many held-out rows each stage decided; with one model per class, summed over the models.
     decided_by: dict[str, int] = field(default_factory=dict)
-    n_trainings: int = 0
+    n_trainings: int = 0  # models that needed a training
+    # For how many splits the steps in front of the model were fitted again, without a closed form, and why.
     n_refits: int = 0
     refit_reason: str | None = None
 

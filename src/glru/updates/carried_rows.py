@@ -101,27 +101,16 @@ def carried_of(solution: Solution) -> "tuple[Carried, Kept]":
 @final
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """Rows at the old optimum, an entry each.
+    """Rows at the old optimum, an entry each."""
 
-    Attributes
-    ----------
-    problem : Problem
-        The rows; their weights are those of the whole problem.
-    factors : array
-        What the weights of the other rows are multiplied by when the row leaves; infinite: nothing is proven.
-    dual, dual_errors : array
-        Their dual variables, and how far these may be from the ones in the sums.
-    terms : array or None
-        Their Fenchel-Young terms as they are in the sum; None where they are not worth taking out.
-    scores, score_errors : array
-        Their scores and how far each may be from its exact value.
-    """
-
-    problem: Problem
+    problem: Problem  # the rows; their weights are those of the whole problem
+    # What the weights of the other rows are multiplied by when the row leaves; infinite: nothing is proven.
     factors: Array
+    # Their dual variables, and how far these may be from the ones in the sums.
     dual: Array
     dual_errors: Array | float
-    terms: Array | None
+    terms: Array | None  # their Fenchel-Young terms as they are in the sum; None where they are not worth taking out
+    # Their scores and how far each may be from its exact value.
     scores: Array
     score_errors: Array
 
@@ -129,29 +118,19 @@ class Kept:
 @final
 @dataclass(frozen=True, eq=False)
 class Carried:
-    """The old optimum and the sums over all rows that the removal of any one is carried through.
+    """The old optimum and the sums over all rows that the removal of any one is carried through."""
 
-    Attributes
-    ----------
-    depth : int
-        At least the additions a row's share passes through in a sum over all rows: their number, if nothing else is known.
-    coef, correlations, column_norms : array of shape (n_columns,)
-        ``w``, ``X^T (s o a)`` and at least ``sqrt(sum_i s_i x_ij^2)``.
-    dual_norm, row_total : float
-        At least ``sqrt(sum_i s_i a_i^2)`` and ``sum_i s_i F_l(y_i; z_i, -a_i)``.
-    largest : float
-        The largest finite factor of a removal.
-    shared : array of bool of shape (n_columns,) or None
-        The columns with values in more than one row, where there are others.
-    """
-
+    # At least the additions a row's share passes through in a sum over all rows: their number, if nothing else is known.
     depth: int
+    # Shape (n_columns,): ``w``, ``X^T (s o a)`` and at least ``sqrt(sum_i s_i x_ij^2)``.
     coef: Array
     correlations: Array
     column_norms: Array
+    # At least ``sqrt(sum_i s_i a_i^2)`` and ``sum_i s_i F_l(y_i; z_i, -a_i)``.
     dual_norm: float
     row_total: float
-    largest: float
+    largest: float  # the largest finite factor of a removal
+    # Shape (n_columns,): the columns with values in more than one row, where there are others.
     shared: NDArray[np.bool_] | None
 
     def bounds(self, rows: Kept, bound: str) -> Bounds:

@@ -101,22 +101,12 @@ class Hold:
     :math:`\|\delta\|_H \le |\sigma| a + \sqrt{\sigma^2 a^2 + 2 F}` with ``a`` the norm of the intercept's coordinate. Where the scores of these rows move by less than
     :math:`T / M` in a ball of that radius, none is the first to reach it, and the supposition holds on the whole way. The same argument holds for a model with the
     gradient :math:`(G, G_\beta)`: the objective falls along the way, so that :math:`\|\delta\|_H \le \|G\|_{\Lambda^{-1}} + |G_\beta| a`.
-
-    Attributes
-    ----------
-    members : array of bool of shape (n_rows,)
-        The rows.
-    total : float
-        At most the sum of their ``d``.
-    distances : array of shape (n_rows,)
-        At least the distance of every row from ``c`` in the metric of the penalty.
-    farthest, length : float
-        The largest of these among the members, and that of the origin.
     """
 
-    members: NDArray[np.bool_]
-    total: float
-    distances: Array
+    members: NDArray[np.bool_]  # shape (n_rows,): the rows
+    total: float  # at most the sum of their ``d``
+    distances: Array  # shape (n_rows,): at least the distance of every row from ``c`` in the metric of the penalty
+    # The largest of these among the members, and that of the origin.
     farthest: float
     length: float
 
@@ -141,25 +131,15 @@ class Hold:
 @final
 @dataclass(frozen=True, eq=False)
 class Balls:
-    """Balls around candidates for models without one row each, with every column penalised, from their duality gaps or gradients.
+    """Balls around candidates for models without one row each, with every column penalised, from their duality gaps or gradients."""
 
-    Attributes
-    ----------
-    models : RowModels
-        The models.
-    base, curvatures : array of shape (n_rows,)
-        Scores from which those of the candidates are not far, and the weighted curvatures there.
-    ratios : array of shape (n_rows,)
-        What the weights in these curvatures are multiplied by when a row leaves; not finite where nothing is proven.
-    share : float, default=HOLDING_SHARES[0]
-        The share of the curvature that the rows have which hold an intercept.
-    """
-
-    models: RowModels
+    models: RowModels  # the models
+    # Shape (n_rows,): scores from which those of the candidates are not far, and the weighted curvatures there.
     base: Array
     curvatures: Array
+    # Shape (n_rows,): what the weights in these curvatures are multiplied by when a row leaves; not finite where nothing is proven.
     ratios: Array
-    share: float = HOLDING_SHARES[0]
+    share: float = HOLDING_SHARES[0]  # the share of the curvature that the rows have which hold an intercept
 
     @cached_property
     def norms(self) -> Array:

@@ -82,23 +82,13 @@ def has_chords(problem: Problem) -> bool:
 @final
 @dataclass(frozen=True, eq=False)
 class Metrics:
-    """Metrics of some Hessians, of which only products are assumed: ``V`` with ``V^T H V`` near the identity.
+    """Metrics of some Hessians, of which only products are assumed: ``V`` with ``V^T H V`` near the identity."""
 
-    Attributes
-    ----------
-    roots : array of shape (n_metrics, size, size)
-        The matrices ``V``.
-    eta : array of shape (n_metrics,)
-        The eigenvalues of ``V^T H V`` differ from 1 by at most this, ``H`` the exact Hessian; infinite where nothing is known.
-    theta : array of shape (n_metrics,)
-        Relative error of the norm of a product with ``V``.
-    scales, inverse_norms : array
-        Powers of two that bring the Hessians to a diagonal near 1, and the Frobenius norms of ``V`` in these units.
-    """
-
-    roots: Array
+    roots: Array  # shape (n_metrics, size, size): the matrices ``V``
+    # Shape (n_metrics,): the eigenvalues of ``V^T H V`` differ from 1 by at most this, ``H`` the exact Hessian; infinite where nothing is known.
     eta: Array
-    theta: Array
+    theta: Array  # shape (n_metrics,): relative error of the norm of a product with ``V``
+    # Powers of two that bring the Hessians to a diagonal near 1, and the Frobenius norms of ``V`` in these units.
     scales: Array
     inverse_norms: Array
 
@@ -148,19 +138,12 @@ class Metrics:
 @final
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Rows in blocks, of which every fold takes a multiple of the common weights.
+    """Rows in blocks, of which every fold takes a multiple of the common weights."""
 
-    Attributes
-    ----------
-    order, edges : array of int
-        The rows, block by block, and where the blocks begin and end.
-    shares : array of shape (n_blocks, n_folds)
-        The multiples, with a relative error of at most 8e-16.
-    """
-
+    # The rows, block by block, and where the blocks begin and end.
     order: Rows
     edges: Rows
-    shares: Array
+    shares: Array  # shape (n_blocks, n_folds): the multiples, with a relative error of at most 8e-16
 
 
 def split_blocks(problem: Problem, folds: Sequence[Problem], tests: Sequence[Rows]) -> Blocks | None:
@@ -384,18 +367,12 @@ class FoldRows:
 @final
 @dataclass(frozen=True, eq=False)
 class Norms:
-    """Norms of all rows in a metric.
+    """Norms of all rows in a metric."""
 
-    Attributes
-    ----------
-    hessian, eta : array, float
-        The Hessian, and what the eigenvalues of the exact one differ by from 1 in its metric.
-    norms, largest : array of shape (n_rows,), float
-        At least the norms, and the largest of them.
-    """
-
+    # The Hessian, and what the eigenvalues of the exact one differ by from 1 in its metric.
     hessian: Array
     eta: float
+    # Shape (n_rows,): at least the norms, and the largest of them.
     norms: Array
     largest: float
 
@@ -431,22 +408,15 @@ def compute_growth(metrics: Metrics, known: Norms) -> Array:
 @final
 @dataclass(frozen=True, eq=False)
 class Common:
-    """The common model of the folds under a penalty.
+    """The common model of the folds under a penalty."""
 
-    Attributes
-    ----------
-    model, scores : array
-        The model and the scores of all rows.
-    squares, gradients : array
-        Of the blocks, as :meth:`FoldRows.compute_slopes` gives them.
-    reference, grams : array
-        Scores nearby, and the losses' Hessians of the blocks there.
-    """
-
+    # The model and the scores of all rows.
     model: Array
     scores: Array
+    # Of the blocks, as :meth:`FoldRows.compute_slopes` gives them.
     squares: Array
     gradients: Array
+    # Scores nearby, and the losses' Hessians of the blocks there.
     reference: Array
     grams: Array
 

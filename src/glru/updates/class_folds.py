@@ -90,30 +90,17 @@ def has_class_folds(problem: Problem, folds: Sequence[Problem]) -> bool:
 @final
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where the models of some folds stand; the first axis of every array is that of the folds.
+    """Where the models of some folds stand; the first axis of every array is that of the folds."""
 
-    Attributes
-    ----------
-    models, gradients : array of shape (n_folds, n_classes, n_unknowns)
-        Coefficients with the intercepts last, and the objectives' gradients.
-    likely : array of shape (n_folds, n_classes, n_rows)
-        The probabilities, in single precision.
-    least : array of shape (n_folds, n_rows)
-        The smallest probability of every row.
-    slopes : array of shape (n_folds,)
-        The largest ``sqrt(sum_i s_i g_ia^2)`` of a class.
-    curvatures : array of shape (n_folds, 2)
-        ``sqrt(sum_i s_i t_i^2 |x_i|^2)`` and ``sqrt(sum_i s_i t_i^2)``, ``t_i`` at least every ``p (1 - p)`` of a row.
-    unit : array of shape (n_folds,)
-        At least the relative error of a computed probability, for the scores as they are stored.
-    """
-
+    # Shape (n_folds, n_classes, n_unknowns): coefficients with the intercepts last, and the objectives' gradients.
     models: Array
     gradients: Array
-    likely: NDArray[np.float32]
-    least: Array
-    slopes: Array
+    likely: NDArray[np.float32]  # shape (n_folds, n_classes, n_rows): the probabilities, in single precision
+    least: Array  # shape (n_folds, n_rows): the smallest probability of every row
+    slopes: Array  # shape (n_folds,): the largest ``sqrt(sum_i s_i g_ia^2)`` of a class
+    # Shape (n_folds, 2): ``sqrt(sum_i s_i t_i^2 |x_i|^2)`` and ``sqrt(sum_i s_i t_i^2)``, ``t_i`` at least every ``p (1 - p)`` of a row.
     curvatures: Array
+    # Shape (n_folds,): at least the relative error of a computed probability, for the scores as they are stored.
     unit: Array
 
     def take(self, kept: Any) -> "Place":

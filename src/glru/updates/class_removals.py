@@ -133,31 +133,19 @@ def weight_share(problem: Problem, depth: int) -> float:
 @final
 @dataclass(frozen=True, eq=False)
 class ClosedForm:
-    """Newton steps of some rows' removals in closed form; every array has one entry or one line per row.
+    """Newton steps of some rows' removals in closed form; every array has one entry or one line per row."""
 
-    Attributes
-    ----------
-    reference : array of int
-        The class whose lead over the others is bounded.
-    scores, errors : array
-        The rows' own scores after the step, and how far these may be off.
-    norms : array of shape (n_rows, 2 n_classes)
-        At least the norms of the queries in the inverse of the metric.
-    shares : array
-        The metric without the row is at least this share of the metric; nothing is proven where it is not above 0.
-    step_norms, deltas : array
-        At least the norms of the steps in the metric, and in the exact Hessian without the row.
-    residuals : array
-        At least the norms of what is left of the Newton equation, in the inverse of the metric without the row.
-    """
-
-    reference: Rows
+    reference: Rows  # the class whose lead over the others is bounded
+    # The rows' own scores after the step, and how far these may be off.
     scores: Array
     errors: Array
-    norms: Array
+    norms: Array  # shape (n_rows, 2 n_classes): at least the norms of the queries in the inverse of the metric
+    # The metric without the row is at least this share of the metric; nothing is proven where it is not above 0.
     shares: Array
+    # At least the norms of the steps in the metric, and in the exact Hessian without the row.
     step_norms: Array
     deltas: Array
+    # At least the norms of what is left of the Newton equation, in the inverse of the metric without the row.
     residuals: Array
 
     def bounds(self, largest_norm: float) -> Bounds:

@@ -265,27 +265,13 @@ class ClassRows:
 @final
 @dataclass(frozen=True, eq=False)
 class SingleRows:
-    """Dense rows in single precision, their columns scaled by powers of two.
+    """Dense rows in single precision, their columns scaled by powers of two."""
 
-    Attributes
-    ----------
-    rows : array of shape (n_rows, n_unknowns)
-        The rows, with a 1 for an intercept, times the scales.
-    scales : array of shape (n_unknowns,)
-        The scales, which bring the norm of a column near 1.
-    weights : array of shape (n_rows,)
-        The weights as shares of the largest.
-    most : float
-        The largest weight.
-    longest : float
-        At least the largest norm of a scaled row that counts.
-    """
-
-    rows: NDArray[np.float32]
-    scales: Array
-    weights: Array
-    most: float
-    longest: float
+    rows: NDArray[np.float32]  # shape (n_rows, n_unknowns): the rows, with a 1 for an intercept, times the scales
+    scales: Array  # shape (n_unknowns,): the scales, which bring the norm of a column near 1
+    weights: Array  # shape (n_rows,): the weights as shares of the largest
+    most: float  # the largest weight
+    longest: float  # at least the largest norm of a scaled row that counts
 
     @classmethod
     def of(cls, problem: Problem, column_norms: Array) -> "SingleRows | None":
@@ -684,22 +670,13 @@ def _newton_directions(family: ClassRows, removals: ClassRemovals, moves: Any, g
 @final
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What candidates do to the rows of a part.
+    """What candidates do to the rows of a part."""
 
-    Attributes
-    ----------
-    gradients : array of shape (n_classes, n_unknowns, n_candidates)
-        Of the losses.
-    moved, near : array of shape (n_candidates,)
-        The largest range of a row's move, and that of the rows near.
-    squares : array of shape (n_candidates,)
-        The sums of the squared sizes of the slopes.
-    """
-
-    gradients: Array
+    gradients: Array  # shape (n_classes, n_unknowns, n_candidates): of the losses
+    # Shape (n_candidates,): the largest range of a row's move, and that of the rows near.
     moved: Array
     near: Array
-    squares: Array
+    squares: Array  # shape (n_candidates,): the sums of the squared sizes of the slopes
 
     def __add__(self, other: "Measured") -> "Measured":
         moved, near = np.maximum(self.moved, other.moved), np.maximum(self.near, other.near)

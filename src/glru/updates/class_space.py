@@ -25,17 +25,10 @@ COLUMNS = 128
 @final
 @dataclass(frozen=True, eq=False)
 class ClassSpace:
-    """A wide problem in the space of its rows.
+    """A wide problem in the space of its rows."""
 
-    Attributes
-    ----------
-    problem : Problem
-        The problem of the rows that stand for those of the wide one.
-    center : array of shape (n_columns,) or None
-        What is taken from every row of the wide problem; the intercepts of such a model are ``b + c . w``.
-    """
-
-    problem: Problem
+    problem: Problem  # the problem of the rows that stand for those of the wide one
+    # Shape (n_columns,): what is taken from every row of the wide problem; the intercepts of such a model are ``b + c . w``.
     center: Array | None
 
     def place(self, solution: Solution) -> Point:

@@ -105,27 +105,18 @@ def has_steps(problem: Problem) -> bool:
 @final
 @dataclass(eq=False)
 class Place:
-    """Where the models of some folds stand, one column each.
+    """Where the models of some folds stand, one column each."""
 
-    Attributes
-    ----------
-    coef, scores, gradient : array
-        The coefficients (the intercept last), the scores of all rows, and the gradients.
-    square : array of shape (n_folds,)
-        ``sum_i s_i l'_i^2``.
-    lengths, shifts : array of shape (n_folds,)
-        The error of a row's score is at most its length times the first, and the second.
-    fresh : boolean array of shape (n_folds,)
-        Whether the scores are products of the data with the coefficients. Those of a shortened step are sums of earlier ones,
-        whose error is not known: nothing is proven there.
-    """
-
+    # The coefficients (the intercept last), the scores of all rows, and the gradients.
     coef: Array
     scores: Array
     gradient: Array
-    square: Array
+    square: Array  # shape (n_folds,): ``sum_i s_i l'_i^2``
+    # Shape (n_folds,): the error of a row's score is at most its length times the first, and the second.
     lengths: Array
     shifts: Array
+    # Shape (n_folds,): whether the scores are products of the data with the coefficients. Those of a shortened step are sums of earlier ones, whose error
+    # is not known: nothing is proven there.
     fresh: Mask
 
     def take(self, kept: Mask) -> "Place":
@@ -137,17 +128,10 @@ class Place:
 @final
 @dataclass(eq=False)
 class Reference:
-    """Weighted curvatures of all folds somewhere, in whose metric radii are measured.
+    """Weighted curvatures of all folds somewhere, in whose metric radii are measured."""
 
-    Attributes
-    ----------
-    scores : array of shape (n_rows, n_folds) or (n_rows, 1)
-        Where the curvatures were taken.
-    curvature_sums, centers : array of shape (n_folds,), array of shape (n_columns, n_folds)
-        Their sums and the mean rows under them, where there is an intercept.
-    """
-
-    scores: Array
+    scores: Array  # shape (n_rows, n_folds) or (n_rows, 1): where the curvatures were taken
+    # Shapes (n_folds,) and (n_columns, n_folds): their sums and the mean rows under them, where there is an intercept.
     curvature_sums: Array
     centers: Array
 
@@ -723,31 +707,18 @@ class Folds:
 @final
 @dataclass(frozen=True, eq=False)
 class Radii:
-    """How far optima are at most from models, one entry per model.
+    """How far optima are at most from models, one entry per model."""
 
-    Attributes
-    ----------
-    radius : array
-        At most the distance, to be multiplied by norms in the metric of the reference.
-    added, intercept : array
-        The norm of a row is at most its norm in the metric of the penalty, and ``added``, and ``intercept`` for the ones.
-    nu, rounding : array
-        At least the gradient's norm, and what of that is rounding.
-    largest_norm : array
-        At least the largest norm of a row.
-    errors : array of shape (n_unknowns, n_folds)
-        At least the errors of the gradients, entry by entry.
-    shrinks : array
-        Norms of rows in the metric of the penalty are at most so much of those in the metric of the smallest strengths.
-    """
-
-    radius: Array
+    radius: Array  # at most the distance, to be multiplied by norms in the metric of the reference
+    # The norm of a row is at most its norm in the metric of the penalty, and ``added``, and ``intercept`` for the ones.
     added: Array
     intercept: Array
+    # At least the gradient's norm, and what of that is rounding.
     nu: Array
     rounding: Array
-    largest_norm: Array
-    errors: Array
+    largest_norm: Array  # at least the largest norm of a row
+    errors: Array  # shape (n_unknowns, n_folds): at least the errors of the gradients, entry by entry
+    # Norms of rows in the metric of the penalty are at most so much of those in the metric of the smallest strengths.
     shrinks: Array
 
     def take(self, kept: Mask) -> "Radii":

@@ -55,22 +55,13 @@ def compute_model_scores(X: Matrix, models: Any, fit_intercept: bool) -> Any:
 @final
 @dataclass(frozen=True, eq=False)
 class SlopeSums:
-    """Sums over the rows at several models.
+    """Sums over the rows at several models."""
 
-    Attributes
-    ----------
-    gradients : array of shape (n_unknowns, n_models)
-        ``X^T (s o l')``, the intercept's sum last, where X lives.
-    slope_norms, curvature_norms : array of shape (n_models,)
-        ``sqrt(sum_i s_i l'_i^2)``, and ``sqrt(sum_i s_i l''_i^2)`` of a loss without smoothness (0 otherwise).
-    moved : array of shape (n_models,)
-        The largest move of a score from the model that the moves are counted from.
-    """
-
-    gradients: Any
+    gradients: Any  # shape (n_unknowns, n_models): ``X^T (s o l')``, the intercept's sum last, where X lives
+    # Shape (n_models,): ``sqrt(sum_i s_i l'_i^2)``, and ``sqrt(sum_i s_i l''_i^2)`` of a loss without smoothness (0 otherwise).
     slope_norms: Array
     curvature_norms: Array
-    moved: Array
+    moved: Array  # shape (n_models,): the largest move of a score from the model that the moves are counted from
 
     def __add__(self, other: "SlopeSums") -> "SlopeSums":
         return SlopeSums(
@@ -139,28 +130,16 @@ def _slope_sums(part: Problem, here: slice, X: Matrix, left_out: Entries, models
 @final
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Models measured on all rows.
+    """Models measured on all rows."""
 
-    Attributes
-    ----------
-    gradients : array of shape (n_unknowns, n_models)
-        The gradients of their objectives, where X lives.
-    nu, rounding : array of shape (n_models,)
-        At least their norms in the inverse metric, and what of that is due to rounding.
-    moved : array of shape (n_models,)
-        At least the largest move of a score from the exact scores of the origin.
-    score_errors : pair of array of shape (n_models,)
-        The error of a row's score is at most ``|x| first + second``.
-    slope_norms : array of shape (n_models,)
-        ``sqrt(sum_i s_i l'_i^2)`` with the weights of each model, as computed.
-    """
-
-    gradients: Any
+    gradients: Any  # shape (n_unknowns, n_models): the gradients of their objectives, where X lives
+    # Shape (n_models,): at least their norms in the inverse metric, and what of that is due to rounding.
     nu: Array
     rounding: Array
-    moved: Array
+    moved: Array  # shape (n_models,): at least the largest move of a score from the exact scores of the origin
+    # Shape (n_models,) each: the error of a row's score is at most ``|x| first + second``.
     score_errors: tuple[Array, Array]
-    slope_norms: Array
+    slope_norms: Array  # shape (n_models,): ``sqrt(sum_i s_i l'_i^2)`` with the weights of each model, as computed
 
     def take(self, members: NDArray[np.bool_] | NDArray[np.intp], arrays: Arrays) -> "Measured":
         """Some of the models."""
@@ -332,14 +311,9 @@ class PenaltyBalls:
     Rounding: a slope at a score that is off by at most ``e`` errs by at most :math:`e \, e^{M e} h_k`, and errors :math:`\epsilon` of the slopes make a
     gradient of at most :math:`\|B\|_2 (\sum_k s_k \epsilon_k^2)^{1/2}`, where ``B`` has the rows :math:`s_k^{1/2} \Lambda^{-1/2} x_k` and its spectral norm is at
     most the root of the Frobenius norm of :math:`B^\top B`.
-
-    Attributes
-    ----------
-    gradients : Gradients
-        What has measured the models.
     """
 
-    gradients: Gradients
+    gradients: Gradients  # what has measured the models
 
     @property
     def problem(self) -> Problem:

@@ -153,41 +153,26 @@ def require_local(problem: Problem, function: str) -> None:
 @final
 @dataclass(frozen=True, eq=False)
 class Removals:
-    """Some rows and the Newton steps of their removals, one entry per row.
+    """Some rows and the Newton steps of their removals, one entry per row."""
 
-    Attributes
-    ----------
-    factors, weights : array
-        What the weights of the other rows are multiplied by, and their own new weights ``s'``.
-    scores, score_errors : array
-        Their scores at the base and how far each may be from its exact value.
-    slopes, curvatures, slope_errors : array
-        The loss derivatives there, and how far the slopes may be off for the errors of the scores.
-    norms : array
-        At least their norms in the inverse metric.
-    base_moves, base_norms : array
-        What the part of a step that does not depend on the row does to its score, and at least its norm in the metric.
-    leverages : array
-        ``l_i``.
-    metric_shares : array
-        The metric without the row is at least this share of the metric; nothing is proven where it is not above 0.
-    multipliers : array
-        ``c_i``.
-    """
-
+    # What the weights of the other rows are multiplied by, and their own new weights ``s'``.
     factors: Array
     weights: Array
+    # Their scores at the base and how far each may be from its exact value.
     scores: Array
     score_errors: Array
+    # The loss derivatives there, and how far the slopes may be off for the errors of the scores.
     slopes: Array
     curvatures: Array
     slope_errors: Array
-    norms: Array
+    norms: Array  # at least their norms in the inverse metric
+    # What the part of a step that does not depend on the row does to its score, and at least its norm in the metric.
     base_moves: Array
     base_norms: Array
-    leverages: Array
+    leverages: Array  # ``l_i``
+    # The metric without the row is at least this share of the metric; nothing is proven where it is not above 0.
     metric_shares: Array
-    multipliers: Array
+    multipliers: Array  # ``c_i``
 
     def take(self, places: Rows | slice) -> "Removals":
         """Some of them."""
@@ -197,28 +182,17 @@ class Removals:
 @final
 @dataclass(frozen=True, eq=False)
 class RowMoves:
-    """What removals do to the other rows: to those of largest norm one by one, to the rest together.
+    """What removals do to the other rows: to those of largest norm one by one, to the rest together."""
 
-    Attributes
-    ----------
-    norms, curvatures : array of shape (n_long,)
-        At least their norms in the inverse metric, and their curvatures times the largest of their new weights.
-    other_norm : float
-        At least the norm of any other row that counts.
-    products : array of shape (n_rows, n_long)
-        Inner products of the removed rows and the long ones in the inverse metric.
-    own : array of bool of shape (n_rows, n_long)
-        Where both are the same row.
-    spreads : array of shape (n_rows,)
-        At least the root of ``sum_k s_k h_k kappa_k^2 t_k^2`` over the other rows, ``kappa_k`` their norms and ``t_k`` the moves of
-        their scores under each removal.
-    """
-
+    # Shape (n_long,): at least their norms in the inverse metric, and their curvatures times the largest of their new weights.
     norms: Array
     curvatures: Array
-    other_norm: float
+    other_norm: float  # at least the norm of any other row that counts
+    # Shape (n_rows, n_long): inner products of the removed rows and the long ones in the inverse metric.
     products: Array
-    own: NDArray[np.bool_]
+    own: NDArray[np.bool_]  # shape (n_rows, n_long): where both are the same row
+    # Shape (n_rows,): at least the root of ``sum_k s_k h_k kappa_k^2 t_k^2`` over the other rows, ``kappa_k`` their norms and ``t_k`` the moves of their
+    # scores under each removal.
     spreads: Array
 
 
@@ -245,37 +219,20 @@ class Steps(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class RowRemovals:
-    """The base that all removals start from, and the closed form of one; small enough to be sent to where the rows are.
+    """The base that all removals start from, and the closed form of one; small enough to be sent to where the rows are."""
 
-    Attributes
-    ----------
-    metric : ColumnMetric
-        The computed metric.
-    eta : float
-        The exact Hessian with any of the factors is within ``1 -/+ eta`` times the metric.
-    constant : float
-        The self-concordance constant of the loss.
-    point : Point
-        The base model.
-    factors, middle_factor : tuple of float, float
-        The least and the largest factor that is covered, and the one between them that the metric and the step are of.
-    error_norm : float
-        At least the norm of the gradient's error.
-    step, step_norm : array, float
-        The Newton step at the base with the middle factor, and at least its norm.
-    loss_step, loss_step_norm : array, float
-        The Newton step for the gradient of the losses alone, and at least its norm.
-    """
-
-    metric: ColumnMetric
-    eta: float
-    constant: float
-    point: Point
+    metric: ColumnMetric  # the computed metric
+    eta: float  # the exact Hessian with any of the factors is within ``1 -/+ eta`` times the metric
+    constant: float  # the self-concordance constant of the loss
+    point: Point  # the base model
+    # The least and the largest factor that is covered, and the one between them that the metric and the step are of.
     factors: tuple[float, float]
     middle_factor: float
-    error_norm: float
+    error_norm: float  # at least the norm of the gradient's error
+    # The Newton step at the base with the middle factor, and at least its norm.
     step: Array
     step_norm: float
+    # The Newton step for the gradient of the losses alone, and at least its norm.
     loss_step: Array
     loss_step_norm: float
 

@@ -32,24 +32,12 @@ def coordinates(rows: Problem, metric: ColumnMetric) -> Array:
 @final
 @dataclass(frozen=True, eq=False)
 class SecondMoments:
-    """The root of ``sum_k w_k t_k^2`` for any steps.
+    """The root of ``sum_k w_k t_k^2`` for any steps."""
 
-    Attributes
-    ----------
-    form : array of shape (n_unknowns, n_unknowns)
-        ``sum_k w_k u_k u_k^T``, computed.
-    error : float
-        At least the spectral norm of its error.
-    total : float
-        At least ``sum_k w_k |u_k|^2``.
-    solve_error : float
-        Of the metric.
-    """
-
-    form: Array
-    error: float
-    total: float
-    solve_error: float
+    form: Array  # shape (n_unknowns, n_unknowns): ``sum_k w_k u_k u_k^T``, computed
+    error: float  # at least the spectral norm of its error
+    total: float  # at least ``sum_k w_k |u_k|^2``
+    solve_error: float  # of the metric
 
     @classmethod
     def of(cls, problem: Problem, metric: ColumnMetric, weights: Array, norms: Array) -> "SecondMoments":
@@ -76,22 +64,13 @@ class SecondMoments:
 @final
 @dataclass(frozen=True, eq=False)
 class ThirdDerivatives:
-    """Half the third derivative of a sum of losses, in the coordinates of a metric.
+    """Half the third derivative of a sum of losses, in the coordinates of a metric."""
 
-    Attributes
-    ----------
-    problem, metric : Problem, ColumnMetric
-        The rows, which are in memory, and the metric.
-    weighted : array of shape (n_rows,)
-        ``s_k l'''_k``.
-    more : array of shape (n_rows, n_more) or None
-        Further coordinates of every row.
-    """
-
+    # The rows, which are in memory, and the metric.
     problem: Problem
     metric: ColumnMetric
-    weighted: Array
-    more: Array | None = None
+    weighted: Array  # shape (n_rows,): ``s_k l'''_k``
+    more: Array | None = None  # shape (n_rows, n_more): further coordinates of every row
 
     @property
     def _size(self) -> int:

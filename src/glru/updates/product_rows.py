@@ -209,27 +209,17 @@ class Change:
 @final
 @dataclass(frozen=True, eq=False)
 class Gradient:
-    """Gradients of models: their forces with images under ``K``, the sums of the slopes, and bounds.
+    """Gradients of models: their forces with images under ``K``, the sums of the slopes, and bounds."""
 
-    Attributes
-    ----------
-    forces, image : array of shape (n_rows, n_models)
-        ``e`` and ``K e``.
-    norm_sums : array of shape (n_models,)
-        The rows' norms summed over the forces.
-    norms, missed, floors : array of shape (n_models,)
-        At least the norms of ``X^T e`` in the metric of the penalty, the absolute sums of the slopes, and what of the norms is rounding.
-    slope_sums : array of shape (n_models,)
-        The sums of the slopes.
-    """
-
+    # Shape (n_rows, n_models): ``e`` and ``K e``.
     forces: Array
     image: Array
-    norm_sums: Array
+    norm_sums: Array  # shape (n_models,): the rows' norms summed over the forces
+    # Shape (n_models,): at least the norms of ``X^T e`` in the metric of the penalty, the absolute sums of the slopes, and what of the norms is rounding.
     norms: Array
     missed: Array
     floors: Array
-    slope_sums: Array
+    slope_sums: Array  # shape (n_models,): the sums of the slopes
 
 
 @final

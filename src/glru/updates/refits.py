@@ -31,41 +31,26 @@ LARGEST_SHARE = 1e-6
 @final
 @dataclass(frozen=True, eq=False)
 class Refits:
-    """What leaving out each row changes beside the row; one row of every array per row of the problem.
+    """What leaving out each row changes beside the row; one row of every array per row of the problem."""
 
-    Attributes
-    ----------
-    strengths : array of shape (n_rows, n_columns) or None
-        ``rho``: factors of the strengths of the penalty.
-    fills : array of shape (n_rows, n_columns) or None
-        ``f``: what is added to some values of a column.
-    filled : boolean array of shape (n_rows, n_columns) or None
-        ``m``: which values these are: those filled in because they were missing, or, without an intercept, all values that are shifted.
-    class_factors : array of shape (n_rows, n_groups) or None
-        ``u``: factors of the weights of the rows of each group.
-    groups : array of int of shape (n_rows,) or None
-        The group of each row; None: 0 for ``y < 0``, 1 for ``y > 0``.
-    error : float
-        At least the relative error of a class factor, and the error of a strength's factor in units of ``max(1, rho)`` and of a fill in
-        units of the largest absolute value in its column. Bounds made in batches hold for all of these within that error. Those of
-        rows that are worked on one by one hold for all strengths' factors within it, by :meth:`slack`, and for fills and class factors
-        as they are stored.
-    alone : boolean array of shape (n_rows,) or None
-        Rows whose removal changes more than that: :attr:`refit` makes their problem.
-    refit : callable or None
-        ``refit(row)``: the problem without a row, in which it has weight zero, with the columns as its own preprocessing makes them.
-    variants : tuple of Variant
-        Kinds of rows among those alone whose removals are small changes of another problem.
-    """
-
-    strengths: Array | None = None
-    fills: Array | None = None
+    strengths: Array | None = None  # shape (n_rows, n_columns): ``rho``: factors of the strengths of the penalty
+    fills: Array | None = None  # shape (n_rows, n_columns): ``f``: what is added to some values of a column
+    # Shape (n_rows, n_columns): ``m``: which values these are: those filled in because they were missing, or, without an intercept, all values that are
+    # shifted.
     filled: Mask | None = None
+    # Shape (n_rows, n_groups): ``u``: factors of the weights of the rows of each group.
     class_factors: Array | None = None
+    # Shape (n_rows,): the group of each row; None: 0 for ``y < 0``, 1 for ``y > 0``.
     groups: NDArray[np.intp] | None = None
+    # At least the relative error of a class factor, and the error of a strength's factor in units of ``max(1, rho)`` and of a fill in units of the largest
+    # absolute value in its column. Bounds made in batches hold for all of these within that error. Those of rows that are worked on one by one hold for all
+    # strengths' factors within it, by :meth:`slack`, and for fills and class factors as they are stored.
     error: float = 0.0
+    # Shape (n_rows,): rows whose removal changes more than that: :attr:`refit` makes their problem.
     alone: Mask | None = None
+    # ``refit(row)``: the problem without a row, in which it has weight zero, with the columns as its own preprocessing makes them.
     refit: Callable[[int], Problem] | None = None
+    # Kinds of rows among those alone whose removals are small changes of another problem.
     variants: "tuple[Variant, ...]" = ()
 
     @property
@@ -203,21 +188,11 @@ class Refits:
 @final
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """Rows without which the columns are those of another problem, but for small changes.
+    """Rows without which the columns are those of another problem, but for small changes."""
 
-    Attributes
-    ----------
-    rows : array of int
-        The rows.
-    problem : Problem
-        All rows in the other columns.
-    refits : Refits
-        What leaving out each of the rows changes there.
-    """
-
-    rows: NDArray[np.intp]
-    problem: Problem
-    refits: Refits
+    rows: NDArray[np.intp]  # the rows
+    problem: Problem  # all rows in the other columns
+    refits: Refits  # what leaving out each of the rows changes there
 
 
 def constant_loss(problem: Problem) -> float:

@@ -1128,29 +1128,15 @@ class ShrunkStrengths:
     .. math:: K_i \preceq \Bigl(\tfrac1f (1 + \phi_i)^2 + \sum_j \tfrac1{\rho_{ij} \lambda_j} x_j^\top K^{-1} x_j\Bigr) K ,
 
     where :math:`\phi_i^2` is what moved fills add: the sum of :math:`f_{ij}^2 / \lambda_j` times the same form of the columns of the mask.
-
-    Attributes
-    ----------
-    floor : float
-        All other factors are at least this, which is at most 1.
-    rows : array of int
-        Whose removal shrinks them.
-    factors : array
-        At most the factors.
-    vectors : array of shape (n_shrunk, n_rows)
-        Their columns over the root of the penalty, 0 in the row that is left out.
-    squares : array
-        At least :math:`x_j^\top K^{-1} x_j / \lambda_j` over the other rows.
-    filled : array of shape (n_rows,)
-        At least :math:`\phi_i^2`.
     """
 
-    floor: float
-    rows: Rows
-    factors: Array
+    floor: float  # all other factors are at least this, which is at most 1
+    rows: Rows  # whose removal shrinks them
+    factors: Array  # at most the factors
+    # Shape (n_shrunk, n_rows): their columns over the root of the penalty, 0 in the row that is left out.
     vectors: Array
-    squares: Array
-    filled: Array
+    squares: Array  # at least :math:`x_j^\top K^{-1} x_j / \lambda_j` over the other rows
+    filled: Array  # shape (n_rows,): at least :math:`\phi_i^2`
 
     def growth(self) -> Array:
         """At least the largest eigenvalue of each row's ``K_i`` in units of ``K``."""

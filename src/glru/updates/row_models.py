@@ -51,21 +51,13 @@ def has_row_models(problem: Problem) -> bool:
 @final
 @dataclass(frozen=True, eq=False)
 class Images:
-    """``H^-1 x`` of some rows: what it does to the scores, and how well it is known.
+    """``H^-1 x`` of some rows: what it does to the scores, and how well it is known."""
 
-    Attributes
-    ----------
-    scores, change : array of shape (n_rows, n_images), (n_free, n_images)
-        The image's scores and its unpenalised part.
-    errors : pair of array
-        The error of row ``k``'s score is at most ``norms[k] first + second``.
-    norms, residual_norms : array of shape (n_images,)
-        At least the norms of the rows, and of what the image misses of them.
-    """
-
+    # Shape (n_rows, n_images), (n_free, n_images): the image's scores and its unpenalised part.
     scores: Any
     change: Array
-    errors: Errors
+    errors: Errors  # the error of row ``k``'s score is at most ``norms[k] first + second``
+    # Shape (n_images,): at least the norms of the rows, and of what the image misses of them.
     norms: Array
     residual_norms: Array
 
@@ -94,42 +86,24 @@ class RowEllipsoid(Region):
     The model is :math:`w_P = \Lambda_P^{-1} X_P^\top b`, :math:`\beta`, exactly. Its gradient is :math:`\tilde X^\top e` with forces
     :math:`e = s \circ \ell'(z) + b`, which vanish at the optimum row by row: no sum over the rows cancels, so that the gradient's norm is known
     far more accurately than from the gradient of stored coefficients.
-
-    Attributes
-    ----------
-    models : RowModels
-        The rows, and more of them that are asked about.
-    weights : array of shape (n_rows,)
-        The weights of the rows.
-    duals, free, scores : array
-        ``b``, ``beta`` and the scores of the model.
-    metric : RowMetric
-        The metric at these scores.
-    forces, sizes : array of shape (n_rows, 1)
-        ``e`` and the sizes of its parts, where they live.
-    errors : pair of array of shape (1,)
-        The error of row ``k``'s score is at most ``norms[k] first + second``.
-    nu, rounding : float
-        At least the gradient's norm in the inverse metric, and the part of it that is rounding.
-    exponent : float
-        The logarithm of what the exact curvatures may differ by from those of the metric.
-    proven : bool
-        Whether the metric is that of the Hessian, so that anything is proven.
     """
 
-    models: "RowModels"
-    weights: Array
+    models: "RowModels"  # the rows, and more of them that are asked about
+    weights: Array  # shape (n_rows,): the weights of the rows
+    # ``b``, ``beta`` and the scores of the model.
     duals: Array
     free: Array
     scores: Array
-    metric: RowMetric
+    metric: RowMetric  # the metric at these scores
+    # Shape (n_rows, 1): ``e`` and the sizes of its parts, where they live.
     forces: Any
     sizes: Any
-    errors: Errors
+    errors: Errors  # shape (1,) each: the error of row ``k``'s score is at most ``norms[k] first + second``
+    # At least the gradient's norm in the inverse metric, and the part of it that is rounding.
     nu: float
     rounding: float
-    exponent: float
-    proven: bool
+    exponent: float  # the logarithm of what the exact curvatures may differ by from those of the metric
+    proven: bool  # whether the metric is that of the Hessian, so that anything is proven
 
     @classmethod
     def at(

@@ -20,24 +20,12 @@ Blocks = tuple[Matrix, Matrix]
 @final
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Columns that leave or come, one per column of the arrays, centred as the data is.
+    """Columns that leave or come, one per column of the arrays, centred as the data is."""
 
-    Attributes
-    ----------
-    columns : Matrix of shape (n_rows, n_items)
-        Their values.
-    asked : array of shape (n_queries, n_items)
-        Those of the queries.
-    lam : array of shape (n_items,)
-        Their penalties.
-    sign : float
-        -1 for removals, +1 for additions.
-    """
-
-    columns: Matrix
-    asked: Array
-    lam: Array
-    sign: float
+    columns: Matrix  # shape (n_rows, n_items): their values
+    asked: Array  # shape (n_queries, n_items): those of the queries
+    lam: Array  # shape (n_items,): their penalties
+    sign: float  # -1 for removals, +1 for additions
 
     @property
     def scales(self) -> Array:

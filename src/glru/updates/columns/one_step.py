@@ -100,19 +100,12 @@ def find_unit(largest: Array) -> Array:
 @final
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Sums over the moves ``t`` of the scores in some steps, one step each; all are rounded up.
+    """Sums over the moves ``t`` of the scores in some steps, one step each; all are rounded up."""
 
-    Attributes
-    ----------
-    second, fourth : array of shape (n_steps,)
-        ``(sum d t^2)^(1/2)`` and ``(sum d t^4)^(1/4)``.
-    most : array of shape (n_steps,)
-        The largest ``|t|``.
-    """
-
+    # Shape (n_steps,): ``(sum d t^2)^(1/2)`` and ``(sum d t^4)^(1/4)``.
     second: Array
     fourth: Array
-    most: Array
+    most: Array  # shape (n_steps,): the largest ``|t|``
 
     @classmethod
     def of(cls, sums: tuple[Array, Array, Array], scale: Array, error: Array, total: float) -> "Moves":

@@ -51,21 +51,12 @@ def has_subsets(problem: Problem) -> bool:
 @final
 @dataclass(frozen=True, eq=False)
 class Metrics:
-    """Inverse factors of several Hessians, ``V`` of each, with what is proven about them.
+    """Inverse factors of several Hessians, ``V`` of each, with what is proven about them."""
 
-    Attributes
-    ----------
-    inverse : array of shape (n_sets, n_unknowns, n_unknowns)
-        ``V``, such that ``V V^T`` is near the inverse of the Hessian.
-    eta : array of shape (n_sets,)
-        A Hessian is at least ``1 - eta`` times the metric; infinite where nothing is known.
-    solve_error : array of shape (n_sets,)
-        Relative error of norms.
-    """
-
+    # Shape (n_sets, n_unknowns, n_unknowns): ``V``, such that ``V V^T`` is near the inverse of the Hessian.
     inverse: Array
-    eta: Array
-    solve_error: Array
+    eta: Array  # shape (n_sets,): a Hessian is at least ``1 - eta`` times the metric; infinite where nothing is known
+    solve_error: Array  # shape (n_sets,): relative error of norms
 
 
 def factor_all(hessians: Array, depth: int) -> Metrics:

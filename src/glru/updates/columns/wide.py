@@ -61,35 +61,19 @@ def has_wide_columns(problem: Problem) -> bool:
 @final
 @dataclass(frozen=True, eq=False)
 class Base:
-    """The model that all candidates start from, one or a few Newton steps from the old one.
+    """The model that all candidates start from, one or a few Newton steps from the old one."""
 
-    Attributes
-    ----------
-    duals, free, scores : array
-        ``b``, ``beta`` and the scores.
-    errors : pair of float
-        The error of row ``k``'s score is at most ``norms[k] first + second``.
-    nu : float
-        At least the norm of the gradient.
-    residuals : array of shape (n_rows,)
-        The part of its forces that no row's curvature answers.
-    size : float
-        At least the length of the vector of the sizes of the forces' parts: what their rounding is a share of.
-    free_size : float
-        At least the length of what the gradient and its rounding have in the unpenalised coordinates.
-    moved : float
-        How far a score is at most from where the curvatures of the metric were taken, errors included.
-    """
-
+    # ``b``, ``beta`` and the scores.
     duals: Array
     free: Array
     scores: Array
-    errors: tuple[float, float]
-    nu: float
-    residuals: Array
+    errors: tuple[float, float]  # the error of row ``k``'s score is at most ``norms[k] first + second``
+    nu: float  # at least the norm of the gradient
+    residuals: Array  # shape (n_rows,): the part of its forces that no row's curvature answers
+    # At least the length of the vector of the sizes of the forces' parts: what their rounding is a share of.
     size: float
-    free_size: float
-    moved: float
+    free_size: float  # at least the length of what the gradient and its rounding have in the unpenalised coordinates
+    moved: float  # how far a score is at most from where the curvatures of the metric were taken, errors included
 
 
 @final
