@@ -45,7 +45,8 @@ BAD = {
     "importance_getter": [*NAMES, None],
     "center": NAMES,
     "solver": [*NAMES, None],
-    "cv": [1, 0, -3, "five", 2.5, object(), {3: 4}, True],
+    "cv": [1, 0, -3, "five", 2.5, object(), {3: 4}, True, LeaveOneOut],
+    "keep": [3, None],
     "n_jobs": [0, 1.5, "all", True, [2]],
     "verbose": [-1, "loud", None, [1]],
     "progress": ["yes", 3, [True]],
@@ -61,7 +62,7 @@ BAD = {
 }  # fmt: skip
 
 FREE = {  # data, models and what their meaning depends on
-    *("model", "estimator", "problem", "result", "X", "y", "sample_weight", "X_val", "y_val", "groups", "keep", "queries"),
+    *("model", "estimator", "problem", "result", "X", "y", "sample_weight", "X_val", "y_val", "groups", "queries"),
     *("targets", "lams", "Cs", "start", "until", "scoring", "loss", "C", "lam", "kappa", "class_weight", "preprocessing"),
     *("validation", "n_features_to_select", "random_state", "receipt", "key", "public_key", "solution", "self"),
 }  # fmt: skip

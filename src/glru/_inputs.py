@@ -67,7 +67,14 @@ def as_column(values: Any, length: int, name: str) -> NDArray[Any]:
 def as_array(values: Any, name: str) -> NDArray[Any]:
     """Targets or weights as an array on the host, of whatever type; masked entries are refused."""
     refuse_masks(values, name)
-    return np.asarray(to_host(values))
+    found = np.asarray(to_host(values))
+    _refuse_complex(found, name)
+    return found
+
+
+def _refuse_complex(values: NDArray[Any], name: str) -> None:
+    if values.dtype.kind == "c":
+        raise ValueError(f"{name} must be real; got complex numbers. Use their real or imaginary parts, {name}.real.")
 
 
 def refuse_masks(values: Any, name: str) -> None:
@@ -93,7 +100,9 @@ def as_numeric_vector(raw: NDArray[Any], name: str) -> Array:
     except _TemporalError as error:
         raise ValueError(f"{name} must be numeric; got {error}. {DATES}") from None
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be numeric; got dtype {raw.dtype}.") from None
+        raise ValueError(
+            f"{name} must be numeric; got dtype {raw.dtype}. Turn its entries into numbers first."
+        ) from None
 
 
 def as_finite_vector(raw: NDArray[Any], name: str, first_row: int = 0) -> Array:
@@ -130,7 +139,9 @@ def find_classes(raw: NDArray[Any], first_row: int = 0) -> NDArray[Any]:
     try:
         return np.unique(raw)
     except TypeError:
-        raise ValueError("y must hold labels of one type; got a mixture that cannot be sorted.") from None
+        raise ValueError(
+            "y must hold labels of one type; got a mixture that cannot be sorted. Turn all of them into text."
+        ) from None
 
 
 def require_classes(classes: NDArray[Any], several: bool) -> None:
@@ -166,6 +177,10 @@ def as_weights(values: Any, length: int) -> Array:
     weights = as_vector(values, length, "sample_weight")
     require_non_negative(weights)
     require_weight(float(weights.max()))
+    if not weights.max() <= np.finfo(float).max / length:
+        raise ValueError(
+            f"sample_weight must have a finite sum; the largest of {length} is {weights.max()}. Divide all by that."
+        )
     return weights
 
 
@@ -186,18 +201,15 @@ def require_weight(largest: float) -> None:
 
 def read_column_names(X: Any) -> tuple[str, ...] | None:
     """The column names of a pandas or polars frame; None for anything without names."""
-    columns = getattr(X, "columns", None)
-    if columns is None or not hasattr(X, "to_numpy"):
-        return None
-    return tuple(str(c) for c in columns)
+    # Lazy frames have columns that warn of being asked for.
+    columns = getattr(X, "columns", None) if hasattr(X, "to_numpy") else None
+    return None if columns is None else tuple(str(c) for c in columns)
 
 
 def is_sparse_frame(X: Any) -> bool:
     """Whether every column of a pandas frame is stored sparsely."""
-    dtypes = getattr(X, "dtypes", None)
-    if dtypes is None or read_column_names(X) is None or len(dtypes) == 0:
-        return False
-    return all(type(t).__name__ == "SparseDtype" for t in dtypes)
+    dtypes = () if read_column_names(X) is None else X.dtypes
+    return len(dtypes) > 0 and all(type(t).__name__ == "SparseDtype" for t in dtypes)
 
 
 def _is_missing(value: Any) -> bool:
@@ -269,14 +281,21 @@ def _list_columns(columns: Sequence[str]) -> str:
 def _convert_dense(X: Any, name: str, names: tuple[str, ...] | None) -> Array:
     refuse_masks(X, name)
     refuse_dates(X, name)
-    raw = X.to_numpy() if names is not None else np.asarray(X)
-    if raw.ndim != 2:
+    try:
+        raw = X.to_numpy() if names is not None else np.asarray(X)
+    except ValueError:
         raise ValueError(
-            f"{name} must be two-dimensional, rows by columns; got {raw.ndim} dimension(s). "
+            f"{name} must have rows of one length; got a {type(X).__name__} of unequal ones. Fill the gaps."
+        ) from None
+    if raw.ndim != 2:
+        remedy = (
             "Reshape a single column with X.reshape(-1, 1)."
+            if raw.ndim
+            else "Give an array or a data frame; collect a lazy one."
         )
-    if raw.dtype.kind == "c":
-        raise ValueError(f"{name} must be real; got complex numbers.")
+        found = f"{raw.ndim} dimension(s)" if raw.ndim else f"a {type(X).__name__}"
+        raise ValueError(f"{name} must be two-dimensional, rows by columns; got {found}. {remedy}")
+    _refuse_complex(raw, name)
     refuse_dates(raw, name)
     if raw.dtype.kind == "O":
         raw = _convert_objects(raw, name, names)

@@ -124,7 +124,7 @@ def _one_of(*names: str | None, remedy: str = "Leave it out for the default.") -
 def _is_splits(value: Any) -> bool:
     if _is_whole(value):
         return bool(value >= 2)
-    return not isinstance(value, str | bytes) and (
+    return not isinstance(value, str | bytes | type) and (
         hasattr(value, "split") or (isinstance(value, Iterable) and not isinstance(value, Mapping))
     )
 
@@ -147,6 +147,7 @@ PATH = Rule(lambda value: isinstance(value, str | os.PathLike), "a path", "Leave
 )
 CRITERIA = ("error", "log_loss", "squared_error", "deviance", "aic", "bic")
 LIMIT = _count(0, "Leave it out for no limit.").allow(None, ", or None for no limit")
+COLUMNS = Rule(lambda value: hasattr(value, "__len__"), "a list of columns", "Use [0, 3] for the first and the fourth.")
 SPLITS = Rule(
     _is_splits,
     "a whole number of folds of at least 2, a splitter of scikit-learn or an iterable of (train, test)",
@@ -203,6 +204,7 @@ RULES: dict[str, Rule] = {
     "verify.progress": Rule(callable, "a callable", "Leave it out for no reports.").allow(None, ", or None"),
     "params": Rule(lambda value: isinstance(value, Mapping), "a dict of names and values", "Use params={'sample_weight': weights}.").allow(None, ", or None"),
     "error_score": Rule(lambda value: isinstance(value, Real), "a number", "Use 'raise' to see the error.").allow("raise", " or 'raise'"),
+    **dict.fromkeys(("stepwise.keep", "feature_importance.keep", "StepwiseSelector.keep"), COLUMNS),
     "checkpoint": PATH,
     "output": PATH,
     "level": Rule(lambda value: _is_number(value) and 0 < value < 1, "a number between 0 and 1", "Use 0.95 for 95 %."),

@@ -283,7 +283,12 @@ class Tilted(Penalty):
 
 def _strength(owner: str, name: str, value: Strength, zero: bool = False) -> float | Array:
     """A valid strength: a number above 0 (or at least 0 where ``zero``), or a read-only array of numbers >= 0."""
-    numbers = np.array(value, dtype=np.float64)
+    try:
+        numbers = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name} of {owner} must be a number, or one number for each column; got {value!r}. Use 1.0."
+        ) from None
     if numbers.ndim == 0:
         number = float(numbers)
         if not (0.0 < number < np.inf or (zero and number == 0.0)):

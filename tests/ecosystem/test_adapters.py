@@ -169,11 +169,16 @@ def test_refusals():
         (LogisticRegression(**l1(2.0)), X, y, "l1_ratio must be between 0 and 1"),
         (LogisticRegression(class_weight={7: 1.0}), X, y, "class_weight must name classes of y"),
         (LogisticRegression(class_weight="even"), X, y, "must be a dict, 'balanced' or None; got 'even'"),
+        (LogisticRegression(class_weight={1: -1.0}), X, y, r"a dict of finite numbers.*got \{1: -1.0\}"),
+        (LogisticRegression(class_weight=[1, 2]), X, y, r"a dict of finite numbers.*got \[1, 2\]"),
+        (LinearSVC(intercept_scaling=0.0), X, y, "intercept_scaling must be above 0; got 0.0"),
         (LogisticRegression(), X, np.zeros(len(y)), "at least two classes; got 1"),
     ]
     for estimator, data, target, message in refused:
         with pytest.raises(ValueError, match=f"(?s){message}"):
             adapt(estimator, data, target)
+    with pytest.raises(TypeError, match=r"C must be one number; got 'a'\. Use C=1\.0"):
+        adapt(LogisticRegression(C="a"), X, y)
     with pytest.raises(TypeError, match=r"whose objective is not known.*glru\.Problem"):
         adapt(PCA(), X, y)
     with pytest.raises(ValueError, match="Multiply the sample weights"):

@@ -1,6 +1,7 @@
 """What is read in blocks of rows, and what is refused, with the number of the row in the whole."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -360,3 +361,39 @@ def test_dask_frames_of_parquet_files(tmp_path):
     assert_same_model(glru.Problem(features, Y, **settings))
     problem = glru.Problem(data, "target", sample_weight="weight", **settings)
     assert glru.loocv(problem).n_undetermined == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"X": [[1.0, 2.0], [3.0]]}, r"X must have rows of one length; got a list of unequal ones\. Fill"),
+        ({"X": X + 1j}, r"X must be real; got complex numbers\. Use"),
+        ({"X": {"a": Y}}, r"X must be two-dimensional.*got a dict\. Give an array"),
+        ({"y": Y + 1j}, r"y must be real; got complex numbers\. Use"),
+        ({"y": np.array(["a", 1] * 25, dtype=object)}, r"labels of one type.*Turn all of them into text"),
+        ({"y": Y + 1j, "loss": glru.Squared()}, r"y must be real; got complex numbers\. Use"),
+        ({"sample_weight": np.full(50, 1e308)}, r"must have a finite sum; the largest of 50 is 1e\+308\. Divide"),
+        ({"sample_weight": ["a"] * 50}, r"sample_weight must be numeric; got dtype <U1\. Turn"),
+    ],
+)
+def test_bad_arrays_are_answered_by_a_remedy(given, message):
+    with pytest.raises(ValueError, match=message):
+        glru.Problem(**{"X": X, "y": Y} | given)
+
+
+def test_lazy_frames_are_refused_without_a_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match=r"got a LazyFrame\. .*collect"):
+            glru.Problem(pl.LazyFrame({"a": X[:, 0]}), Y)
+
+
+def test_splits_and_strengths_that_are_none_are_shown():
+    problem = glru.Problem(X, Y)
+    with pytest.raises(ValueError, match=r"(?s)every split must be a pair.*Use cv=\[\(train, test\)\]"):
+        glru.cross_val_predict(problem, cv=(np.arange(20), np.arange(20, 50)))
+    for lams in (1.0, "abc"):
+        with pytest.raises(TypeError, match=r"lams must be a list of numbers; got .*Use \[1"):
+            glru.loocv_path(problem, lams)
+    with pytest.raises(TypeError, match="lam of L2 must be a number"):
+        glru.L2("strong")

@@ -1,6 +1,6 @@
 """Folds: splits of the rows, and the held-out scores of every split."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -49,7 +49,12 @@ def split_rows(cv: Any, y: NDArray[Any], groups: Any, classification: bool) -> I
     else:
         splitter = check_cv(cv, y, classifier=classification)
         found = splitter.split(np.zeros((y.size, 1)), y, groups)
-    for train, test in found:
+    for pair in found:
+        if not isinstance(pair, Sequence) or len(pair) != 2:
+            raise ValueError(
+                f"every split must be a pair of train and test rows; got {pair!r}. Use cv=[(train, test)] for one split."
+            )
+        train, test = pair
         yield _to_positions(train, y.size), _to_positions(test, y.size)
 
 

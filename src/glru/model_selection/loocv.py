@@ -515,7 +515,10 @@ def validate_strengths(
     checkpoint: str | Path | None,
 ) -> LOOCVPath:
     """:func:`loocv_path`, where ``make`` gives the problem of a strength, and what leaving out a row changes beside the row."""
-    grid = np.sort(np.asarray(lams, dtype=np.float64))[::-1]
+    try:
+        grid = np.sort(np.array([*lams], dtype=np.float64))[::-1]
+    except (TypeError, ValueError):
+        raise TypeError(f"lams must be a list of numbers; got {lams!r}. Use [1.0, 0.1, 0.01].") from None
     if grid.size == 0:
         raise ValueError("lams must hold at least one strength; got none.")
     stored = Checkpoint(checkpoint) if checkpoint is not None else None

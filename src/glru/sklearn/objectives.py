@@ -18,8 +18,9 @@ they would choose from other rows is not known here.
 ``c`` is ``intercept_scaling``: LIBLINEAR penalises the intercept as the coefficient of a column that is ``c`` everywhere.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, Literal, final
 
 import numpy as np
@@ -112,7 +113,7 @@ def _logistic_regression(model: Any) -> Objective:
         quadratic=(1.0 - ratio) * strength,
         absolute=ratio * strength,
         intercept=model.fit_intercept and not liblinear,
-        constant=float(model.intercept_scaling) if model.fit_intercept and liblinear else None,
+        constant=_read_constant(model) if model.fit_intercept and liblinear else None,
         targets="labels",
         class_weight=model.class_weight,
         several=strategy == "ovr",
@@ -146,11 +147,15 @@ def _linear_svc(model: Any) -> Objective:
         quadratic=0.0 if model.penalty == "l1" else strength,
         absolute=strength if model.penalty == "l1" else 0.0,
         intercept=False,
-        constant=float(model.intercept_scaling) if model.fit_intercept else None,
+        constant=_read_constant(model) if model.fit_intercept else None,
         targets="labels",
         class_weight=model.class_weight,
         several=True,
     )
+
+
+def _read_constant(model: Any) -> float:
+    return _require_above("intercept_scaling", model.intercept_scaling)
 
 
 def _ridge(model: Any) -> Objective:
@@ -238,15 +243,21 @@ def _read_strengths(model: Any) -> dict[str, Any]:
     return {"quadratic": _require_at_least("lam", model.lam), "absolute": kappa, "scaling": "mean"}
 
 
+def _read_number(name: str, value: Any) -> float:
+    if value is None or isinstance(value, str) or np.ndim(value):
+        raise TypeError(f"{name} must be one number; got {value!r}. Use {name}=1.0.")
+    return float(value)
+
+
 def _require_above(name: str, value: Any) -> float:
-    number = float(value)
+    number = _read_number(name, value)
     if not number > 0.0:
         raise ValueError(f"{name} must be above 0; got {value!r}.")
     return number
 
 
 def _require_at_least(name: str, value: Any) -> float:
-    number = float(value)
+    number = _read_number(name, value)
     if not 0.0 <= number < np.inf:
         raise ValueError(f"{name} must be a finite number >= 0; got {value!r}.")
     return number
@@ -474,6 +485,12 @@ def _check_class_weight(class_weight: Any, classes: NDArray[Any], weighted: bool
                 "Multiply the sample weights by the factors yourself."
             )
         return
+    if not isinstance(class_weight, Mapping) or not all(
+        isinstance(w, Real) and 0.0 <= float(w) < np.inf for w in class_weight.values()
+    ):
+        raise ValueError(
+            f"class_weight must be a dict of finite numbers >= 0, 'balanced' or None; got {class_weight!r}. Use {{class: 2.0}}."
+        )
     unknown = [label for label in class_weight if label not in classes.tolist()]
     if unknown:
         raise ValueError(f"class_weight must name classes of y ({classes.tolist()}); got {unknown}.")

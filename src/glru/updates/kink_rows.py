@@ -602,10 +602,10 @@ class KinkRows:
         spread = np.sqrt(self.weights @ np.square(dual)) * (1.0 + gamma(problem.n_rows + 4))
         moves, moved = self._repairs(rows, weighted, dual)
         root = np.sqrt(np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))[columns])[:, None]
-        fill_norms = np.linalg.norm(fills / root, axis=0) * (1.0 + FEW)
+        fill_norms = np.linalg.norm(fills / root, axis=0) * (1.0 + gamma(columns.size + 8))
         # Sums of weighted dual variables over moved values are rounded, as those over the others are, and so are their products with the moves.
         rounded = (sum_error(problem.n_rows) + FEW) * np.sqrt(self.weights @ mask)[:, None] * np.abs(fills) / root
-        moved = moved + np.linalg.norm(rounded, axis=0) * spread * (1.0 + FEW)
+        moved = moved + np.linalg.norm(rounded, axis=0) * spread * (1.0 + gamma(columns.size + 8))
         # Norms in the metric of strengths with a factor are at most those in the metric of all rows, divided by the root of the least factor.
         least, scaled = np.ones(rows.size), coefs
         if self._refits is not None and self._refits.strengths is not None:
