@@ -37,6 +37,7 @@ from glru.linalg.arrays import (
     to_dense,
     to_host,
     uncounted,
+    unify,
     use_threads,
     weighted_norm,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "to_dense",
     "to_host",
     "uncounted",
+    "unify",
     "use_threads",
     "weighted_norm",
 ]

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import cache
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar, final, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -249,6 +249,18 @@ def floats(*arrays: Any) -> tuple[Array, ...]:
     there = get_arrays(foreign)
     moved = (a if is_foreign(a) else there.put(np.asarray(a, dtype=np.float64)) for a in arrays)
     return tuple(there.xp.broadcast_arrays(*moved))
+
+
+@overload
+def unify(y: Any, /) -> tuple[Any, Array]: ...
+@overload
+def unify(y: Any, z: Any, /) -> tuple[Any, Array, Array]: ...
+@overload
+def unify(y: Any, z: Any, g: Any, /) -> tuple[Any, Array, Array, Array]: ...
+def unify(*arrays: Any) -> Any:
+    """The namespace of :func:`floats` of some arrays, and these."""
+    arrays = floats(*arrays)
+    return namespace(*arrays), *arrays
 
 
 def _library(array: object) -> str:

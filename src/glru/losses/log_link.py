@@ -41,14 +41,8 @@ class LogLink(Loss):
     task: ClassVar[Task] = "regression"
     positive: ClassVar[bool] = False
     """Whether targets have to be above 0."""
-
-    @property
-    def link(self) -> Link:
-        return "log"
-
-    @property
-    def smoothness(self) -> float:
-        return np.inf
+    link: ClassVar[Link] = "log"
+    smoothness: ClassVar[float] = np.inf
 
     @property
     def score_noise(self) -> float:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import entr, expit, xlogy
 
 from glru._options import suggest_options
-from glru.linalg import FEW, Array, floats, namespace
+from glru.linalg import FEW, Array, floats, namespace, unify
 from glru.losses.base import Link, Loss, Task, in_chunks
 
 VECTORISED_FROM = 4096
@@ -36,18 +36,14 @@ class Logistic(Loss):
     self_concordance: ClassVar[float | None] = 1.0
     fourth_constant: ClassVar[float | None] = 1.0
     probabilities: ClassVar[bool] = True
-
-    @property
-    def smoothness(self) -> float:
-        return 0.25
+    smoothness: ClassVar[float] = 0.25
 
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)
         return softplus(-y * z)
 
     def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
-        y, z = floats(y, z)
-        xp = namespace(z)
+        xp, y, z = unify(y, z)
         if xp is not np or z.size < VECTORISED_FROM:
             slope = -y * (expit(-y * z) if xp is np else _tails(xp, y * z)[0])
             return slope, slope
@@ -60,8 +56,7 @@ class Logistic(Loss):
         return slope, slope
 
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
-        y, z = floats(y, z)
-        xp = namespace(z)
+        xp, y, z = unify(y, z)
         tail = xp.exp(-xp.abs(z))
         return tail / (1.0 + tail) ** 2
 
@@ -71,29 +66,25 @@ class Logistic(Loss):
 
     def majorant_curvature(self, z: ArrayLike) -> Array:
         # tanh(z / 2) / (2 z): it falls as 1 / |z| where the curvature itself falls as e^-|z|.
-        (z,) = floats(z)
-        xp = namespace(z)
+        xp, z = unify(z)
         half = 0.5 * xp.maximum(xp.abs(z), 1e-8)
         return 0.25 * xp.tanh(half) / half
 
     def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
-        y, z = floats(y, z)
-        xp = namespace(z)
+        xp, y, z = unify(y, z)
         margin = y * z
         miss, curvature, tail = _tails(xp, margin)
         return xp.log1p(tail) + xp.maximum(-margin, 0.0), -y * miss, curvature
 
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
-        y, g = floats(y, g)
-        xp = namespace(g)
+        xp, y, g = unify(y, g)
         q = -y * g
         inside = (q >= 0.0) & (q <= 1.0)
         q = xp.where(inside, q, 0.0)
         return xp.where(inside, -entr(q) - entr(1.0 - q), np.inf)
 
     def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
-        (y,) = floats(y)
-        xp = namespace(y)
+        xp, y = unify(y)
         return xp.minimum(-y, 0.0), xp.maximum(-y, 0.0)
 
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
@@ -101,8 +92,7 @@ class Logistic(Loss):
 
     @in_chunks
     def fenchel_young_slope(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> tuple[Array, Array]:
-        y, z, g = floats(y, z, g)
-        xp = namespace(g)
+        xp, y, z, g = unify(y, z, g)
         margin, q = y * z, -y * g
         inside = (q >= 0.0) & (q <= 1.0)
         # The Kullback-Leibler divergence of (q, 1 - q) from (p, 1 - p), p = sigmoid(-margin), is the same with both
@@ -134,14 +124,8 @@ class Binomial(Loss):
     task: ClassVar[Task] = "regression"
     self_concordance: ClassVar[float | None] = 1.0
     fourth_constant: ClassVar[float | None] = 1.0
-
-    @property
-    def link(self) -> Link:
-        return "logit"
-
-    @property
-    def smoothness(self) -> float:
-        return 0.25
+    link: ClassVar[Link] = "logit"
+    smoothness: ClassVar[float] = 0.25
 
     @property
     def score_noise(self) -> float:
@@ -288,10 +272,7 @@ class Multinomial(Loss):
     self_concordance: ClassVar[float | None] = 1.0
     probabilities: ClassVar[bool] = True
     several: ClassVar[bool] = True
-
-    @property
-    def smoothness(self) -> float:
-        return 0.5
+    smoothness: ClassVar[float] = 0.5
 
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:
         z = np.asarray(z, dtype=np.float64)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glru._options import suggest_options
-from glru.linalg import Array, floats, namespace
+from glru.linalg import Array, floats, namespace, unify
 from glru.losses.base import Loss, Task, require_positive, where_true
 
 
@@ -35,43 +35,33 @@ class Hinge(Loss):
     """
 
     task: ClassVar[Task] = "classification"
-    self_concordance: ClassVar[float | None] = None
-
-    @property
-    def smoothness(self) -> float:
-        return np.inf
+    smoothness: ClassVar[float] = np.inf
 
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:
-        y, z = floats(y, z)
-        xp = namespace(z)
+        xp, y, z = unify(y, z)
         return xp.maximum(1.0 - y * z, 0.0)
 
     def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
-        y, z = floats(y, z)
-        xp = namespace(z)
+        xp, y, z = unify(y, z)
         short = 1.0 - y * z
         steep, flat = xp.where(short >= 0.0, -y, 0.0), xp.where(short <= 0.0, 0.0, -y)
         return xp.minimum(steep, flat), xp.maximum(steep, flat)
 
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
-        y, z = floats(y, z)
-        xp = namespace(z)
+        xp, y, z = unify(y, z)
         return xp.zeros_like(z)
 
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
-        y, g = floats(y, g)
-        xp = namespace(g)
+        xp, y, g = unify(y, g)
         slope = -y * g
         return xp.where((slope >= 0.0) & (slope <= 1.0), -slope, np.inf)
 
     def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
-        (y,) = floats(y)
-        xp = namespace(y)
+        xp, y = unify(y)
         return xp.minimum(-y, 0.0), xp.maximum(-y, 0.0)
 
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
-        y, z, g = floats(y, z, g)
-        xp = namespace(g)
+        xp, y, z, g = unify(y, z, g)
         short, slope = 1.0 - y * z, -y * g
         value = xp.where(short > 0.0, (1.0 - slope) * short, -slope * short)
         return xp.where((slope >= 0.0) & (slope <= 1.0), value, np.inf)
@@ -101,7 +91,6 @@ class SmoothedHinge(Loss):
 
     gamma: float = 1.0
     task: ClassVar[Task] = "classification"
-    self_concordance: ClassVar[float | None] = None
     piecewise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -112,21 +101,18 @@ class SmoothedHinge(Loss):
         return 1.0 / self.gamma
 
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:
-        y, z = floats(y, z)
-        xp = namespace(z)
+        xp, y, z = unify(y, z)
         short = xp.maximum(1.0 - y * z, 0.0)
         inner = xp.minimum(short, self.gamma)
         return inner / self.gamma * (short - 0.5 * inner)
 
     def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
-        y, z = floats(y, z)
-        xp = namespace(z)
+        xp, y, z = unify(y, z)
         slope = -y * xp.clip((1.0 - y * z) / self.gamma, 0.0, 1.0)
         return slope, slope
 
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
-        y, z = floats(y, z)
-        xp = namespace(z)
+        xp, y, z = unify(y, z)
         short = 1.0 - y * z
         return where_true(xp, (short >= 0.0) & (short <= self.gamma), 1.0 / self.gamma)
 
@@ -136,15 +122,13 @@ class SmoothedHinge(Loss):
         return namespace(z).minimum(short, self.gamma - short)
 
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
-        y, g = floats(y, g)
-        xp = namespace(g)
+        xp, y, g = unify(y, g)
         slope = -y * g
         value = slope * (0.5 * self.gamma * slope - 1.0)
         return xp.where((slope >= 0.0) & (slope <= 1.0), value, np.inf)
 
     def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
-        (y,) = floats(y)
-        xp = namespace(y)
+        xp, y = unify(y)
         return xp.minimum(-y, 0.0), xp.maximum(-y, 0.0)
 
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
@@ -170,27 +154,20 @@ class SquaredHinge(Loss):
     """
 
     task: ClassVar[Task] = "classification"
-    self_concordance: ClassVar[float | None] = None
     piecewise: ClassVar[bool] = True
-
-    @property
-    def smoothness(self) -> float:
-        return 2.0
+    smoothness: ClassVar[float] = 2.0
 
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:
-        y, z = floats(y, z)
-        xp = namespace(z)
+        xp, y, z = unify(y, z)
         return xp.maximum(1.0 - y * z, 0.0) ** 2
 
     def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
-        y, z = floats(y, z)
-        xp = namespace(z)
+        xp, y, z = unify(y, z)
         slope = -2.0 * y * xp.maximum(1.0 - y * z, 0.0)
         return slope, slope
 
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
-        y, z = floats(y, z)
-        xp = namespace(z)
+        xp, y, z = unify(y, z)
         return where_true(xp, 1.0 - y * z >= 0.0, 2.0)
 
     def piece_depth(self, y: ArrayLike, z: ArrayLike) -> Array:
@@ -198,19 +175,16 @@ class SquaredHinge(Loss):
         return 1.0 - y * z
 
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
-        y, g = floats(y, g)
-        xp = namespace(g)
+        xp, y, g = unify(y, g)
         slope = -y * g
         return xp.where(slope >= 0.0, slope * (0.25 * slope - 1.0), np.inf)
 
     def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
-        (y,) = floats(y)
-        xp = namespace(y)
+        xp, y = unify(y)
         return xp.where(y > 0, xp.full_like(y, -np.inf), 0.0), xp.where(y > 0, 0.0, xp.full_like(y, np.inf))
 
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
-        y, z, g = floats(y, z, g)
-        xp = namespace(g)
+        xp, y, z, g = unify(y, z, g)
         short, slope = 1.0 - y * z, -y * g
         value = xp.where(short >= 0.0, (short - 0.5 * slope) ** 2, slope * (0.25 * slope - short))
         return xp.where(slope >= 0.0, value, np.inf)
@@ -228,7 +202,6 @@ class ProximalHinge(Loss):
     gamma: float  # width of the quadratic piece
     center: Array  # shape (n_rows,): the slope each row is drawn to, in [0, 1]
     task: ClassVar[Task] = "classification"
-    self_concordance: ClassVar[float | None] = None
 
     @property
     def smoothness(self) -> float:
@@ -236,8 +209,7 @@ class ProximalHinge(Loss):
 
     def slope(self, y: ArrayLike, z: ArrayLike) -> Array:
         """The maximising ``q``."""
-        y, z = floats(y, z)
-        xp = namespace(z)
+        xp, y, z = unify(y, z)
         return xp.clip(self.center + (1.0 - y * z) / self.gamma, 0.0, 1.0)
 
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:
@@ -251,21 +223,18 @@ class ProximalHinge(Loss):
         return slope, slope
 
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
-        y, z = floats(y, z)
-        xp = namespace(z)
+        xp, y, z = unify(y, z)
         free = self.center + (1.0 - y * z) / self.gamma
         return where_true(xp, (free >= 0.0) & (free <= 1.0), 1.0 / self.gamma)
 
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
-        y, g = floats(y, g)
-        xp = namespace(g)
+        xp, y, g = unify(y, g)
         q = -y * g
         value = 0.5 * self.gamma * (q - self.center) ** 2 - q
         return xp.where((q >= 0.0) & (q <= 1.0), value, np.inf)
 
     def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
-        (y,) = floats(y)
-        xp = namespace(y)
+        xp, y = unify(y)
         return xp.minimum(-y, 0.0), xp.maximum(-y, 0.0)
 
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
@@ -303,10 +272,7 @@ class Squared(Loss):
 
     task: ClassVar[Task] = "regression"
     self_concordance: ClassVar[float | None] = 0.0
-
-    @property
-    def smoothness(self) -> float:
-        return 1.0
+    smoothness: ClassVar[float] = 1.0
 
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)
@@ -318,8 +284,7 @@ class Squared(Loss):
         return slope, slope
 
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
-        y, z = floats(y, z)
-        xp = namespace(z)
+        xp, y, z = unify(y, z)
         return xp.ones_like(z)
 
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
@@ -327,8 +292,7 @@ class Squared(Loss):
         return g * (0.5 * g + y)
 
     def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
-        (y,) = floats(y)
-        xp = namespace(y)
+        xp, y = unify(y)
         return xp.full_like(y, -np.inf), xp.full_like(y, np.inf)
 
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
@@ -360,32 +324,25 @@ class Huber(Loss):
 
     gamma: float = 1.0
     task: ClassVar[Task] = "regression"
-    self_concordance: ClassVar[float | None] = None
     piecewise: ClassVar[bool] = True
-
-    @property
-    def smoothness(self) -> float:
-        return 1.0
+    smoothness: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "gamma", require_positive("Huber", "gamma", self.gamma))
 
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:
-        y, z = floats(y, z)
-        xp = namespace(z)
+        xp, y, z = unify(y, z)
         size = xp.abs(z - y)
         inner = xp.minimum(size, self.gamma)
         return inner * (size - 0.5 * inner)
 
     def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
-        y, z = floats(y, z)
-        xp = namespace(z)
+        xp, y, z = unify(y, z)
         slope = xp.clip(z - y, -self.gamma, self.gamma)
         return slope, slope
 
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
-        y, z = floats(y, z)
-        xp = namespace(z)
+        xp, y, z = unify(y, z)
         return where_true(xp, xp.abs(z - y) <= self.gamma, 1.0)
 
     def piece_depth(self, y: ArrayLike, z: ArrayLike) -> Array:
@@ -393,18 +350,15 @@ class Huber(Loss):
         return self.gamma - namespace(z).abs(z - y)
 
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
-        y, g = floats(y, g)
-        xp = namespace(g)
+        xp, y, g = unify(y, g)
         return xp.where(xp.abs(g) <= self.gamma, g * (0.5 * g + y), np.inf)
 
     def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
-        (y,) = floats(y)
-        xp = namespace(y)
+        xp, y = unify(y)
         return xp.full_like(y, -self.gamma), xp.full_like(y, self.gamma)
 
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
-        y, z, g = floats(y, z, g)
-        xp = namespace(g)
+        xp, y, z, g = unify(y, z, g)
         residual = z - y
         # Reflect to residual >= 0. Beyond gamma the value factors into two non-negative terms.
         size, slope = xp.abs(residual), xp.where(residual < 0, -g, g)
