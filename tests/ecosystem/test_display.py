@@ -204,6 +204,14 @@ def test_stepwise_display(closing):
     assert shown.n_features.tolist() == [0, 1, 2] and all(move.startswith("+ ") for move in shown.moves)
 
 
+def test_stepwise_display_by_deviance(closing):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    problem = glru.Problem(X, rng.poisson(np.exp(X[:, 0])), glru.Poisson(), glru.L2(0.1), fit_intercept=True)
+    display = glru.stepwise(problem, cv=3).plot()
+    assert display.criterion == "deviance" and display.ax_.get_ylabel() == "mean deviance"
+
+
 def test_stepwise_display_marks_what_is_not_proven(closing):
     problem = make(glru.Hinge(), glru.L1(0.03), 40, 4)
     result = glru.stepwise(problem, X_val=problem.X, y_val=problem.y, forced=True, min_features=2)

@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from importlib import import_module
 from math import ceil
-from typing import Any, ClassVar, Literal, final
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,13 @@ from scipy.special import stdtrit
 
 from glru._inputs import as_matrix
 from glru._options import check_call
-from glru._results import Shown, make_frame
+from glru._results import make_frame
 from glru.bounds import Bounds
 from glru.cascade import Report
 from glru.changes import match_columns
-from glru.deletion.deletions import STAGES, Deletions, delete, require_deletions
+from glru.deletion.deletions import Deletions, delete, require_deletions
 from glru.deletion.intervals import absolute, around, enlarge, middle
-from glru.deletion.result import coef_names
+from glru.deletion.result import DeletionResult
 from glru.linalg import FEW, TINY, Array, gamma, length, outward
 from glru.losses import WithOffset
 from glru.problem import Problem
@@ -36,7 +36,7 @@ Center = Literal["estimate", "mean"]
 
 
 @final
-class Jackknife(Shown):
+class Jackknife(DeletionResult):
     r"""Covariance, standard errors and bias by the jackknife, with certified intervals; made by :func:`glru.jackknife`.
 
     Attributes
@@ -74,15 +74,10 @@ class Jackknife(Shown):
     array([0.1027, 0.1096, 0.2912])
     """
 
-    certified: ClassVar[bool] = True
-    """Whether what is stated is proven: here it always is."""
-
     def __init__(self, deletions: Deletions, width: float, groups: NDArray[Any] | None, center: Center) -> None:
-        self._deletions, self.width, self.groups, self.center = deletions, width, groups, center
-        self.problem = deletions.problem
-        self.coef_names = coef_names(self.problem)
+        super().__init__(deletions, width)
+        self.groups, self.center = groups, center
         # A row without weight is no deletion.
-        self._members = np.arange(deletions.n_deletions)
         if groups is None:
             self._members = np.flatnonzero(self.problem.weights > 0.0)
 
@@ -92,25 +87,9 @@ class Jackknife(Shown):
         return self._members.size
 
     @property
-    def n_trainings(self) -> int:
-        """Models that were trained."""
-        return self._deletions.n_trainings
-
-    @property
-    def decided_by(self) -> dict[str, int]:
-        """How many models each stage decided."""
-        counts = np.bincount(self._deletions.stage_codes[self._members], minlength=len(STAGES))
-        return {stage: int(count) for stage, count in zip(STAGES, counts, strict=True) if count}
-
-    @property
     def unknown(self) -> NDArray[np.intp]:
         """Rows or groups of which nothing is known."""
         return self._members[~np.isfinite(self._deletions.radii[self._members])]
-
-    @property
-    def coef(self) -> Array:
-        """The coefficients of the model of all rows, the intercept last."""
-        return self._deletions.reference.point.packed(self.problem.fit_intercept)
 
     @cached_property
     def _moves(self) -> Array:
@@ -122,19 +101,16 @@ class Jackknife(Shown):
         return found
 
     @cached_property
-    def _slack(self) -> Array:
-        """At least the distances of the exact moves from the candidates, with the rounding of the products."""
-        deletions, members = self._deletions, self._members
-        solve_error = deletions.reference.metric.solve_error
-        return deletions.radii[members] + 8.0 * solve_error * deletions.lengths[members]
+    def _slacks(self) -> Array:
+        return self._slack(self._members)
 
     @cached_property
     def _centred(self) -> tuple[Array, Array]:
         """The moves around the centre, and at least their errors in the metric."""
         if self.center == "estimate":
-            return self._moves, self._slack
+            return self._moves, self._slacks
         unit = gamma(self.n_deletions + 8) * float(np.mean(self._deletions.lengths[self._members]))
-        return self._moves - self._moves.mean(axis=0), self._slack + float(np.mean(self._slack)) * (1.0 + FEW) + unit
+        return self._moves - self._moves.mean(axis=0), self._slacks + float(np.mean(self._slacks)) * (1.0 + FEW) + unit
 
     @property
     def _factor(self) -> float:
@@ -183,7 +159,7 @@ class Jackknife(Shown):
         unit = gamma(n + 16)
         with np.errstate(all="ignore"):
             sums = np.abs(self._moves).mean(axis=0)
-            half = (axes * float(np.mean(self._slack)) + unit * sums) * (1.0 + unit)
+            half = (axes * float(np.mean(self._slacks)) + unit * sums) * (1.0 + unit)
             return around((n - 1) * self._moves.mean(axis=0), (n - 1) * half)
 
     @property
@@ -260,7 +236,7 @@ class Jackknife(Shown):
             raise ValueError(f"offset must have one finite number per row of X, {matrix.shape[0]}; got {offset!r}.")
         used = np.flatnonzero(problem.weights > 0.0)
         owners = np.searchsorted(self._members, used) if deletions.codes is None else deletions.codes[used]
-        directions, slack = deletions.directions(self._members), self._slack
+        directions, slack = deletions.directions(self._members), self._slacks
         with np.errstate(all="ignore"):
             own = np.einsum("ij,ij->i", coordinates(problem.take(used), reference.metric), directions[owners])
             half = reference.norms[used] * slack[owners] + reference.errors[used]

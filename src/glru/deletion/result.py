@@ -48,10 +48,39 @@ LOSS_UNITS = 256.0 * FEW
 """Relative error of a value or a derivative of a loss."""
 
 
-def coef_names(problem: Problem) -> list[str]:
-    """The names of the coefficients, the intercept's last."""
-    names = problem.column_names or tuple(f"x{j}" for j in range(problem.n_columns))
-    return [*map(str, names), "intercept"] if problem.fit_intercept else list(map(str, names))
+class DeletionResult(Shown):
+    """What the results of deletions share."""
+
+    certified: ClassVar[bool] = True
+    """Whether what is stated is proven: here it always is."""
+
+    def __init__(self, deletions: Deletions, width: float) -> None:
+        self._deletions, self.width, self.problem = deletions, width, deletions.problem
+        problem = self.problem
+        names = problem.column_names or tuple(f"x{j}" for j in range(problem.n_columns))
+        self.coef_names = [*map(str, names), "intercept"] if problem.fit_intercept else list(map(str, names))
+        self._members = np.arange(deletions.n_deletions)
+
+    @property
+    def n_trainings(self) -> int:
+        """Models that were trained."""
+        return self._deletions.n_trainings
+
+    @property
+    def coef(self) -> Array:
+        """The coefficients of the model of all rows, the intercept last."""
+        return self._deletions.reference.point.packed(self.problem.fit_intercept)
+
+    @property
+    def decided_by(self) -> dict[str, int]:
+        """How many models each stage decided."""
+        counts = np.bincount(self._deletions.stage_codes[self._members], minlength=len(STAGES))
+        return {stage: int(count) for stage, count in zip(STAGES, counts, strict=True) if count}
+
+    def _slack(self, rows: Rows | slice) -> Array:
+        """At least the distances of the exact moves from the candidates, with the rounding of products with these."""
+        deletions = self._deletions
+        return deletions.radii[rows] + 8.0 * deletions.reference.metric.solve_error * deletions.lengths[rows]
 
 
 def _measure(name: str, what: str) -> property:
@@ -117,7 +146,7 @@ class Ranking(Shown):
 
 
 @final
-class Influence(HeldOutScores):
+class Influence(DeletionResult, HeldOutScores):  # type: ignore[override]
     r"""What leaving out each row does to a model, with certified intervals; made by :func:`glru.influence`.
 
     With :math:`w` the optimum of all rows and :math:`w_{-i}` the one without row ``i``, :math:`H` the Hessian of the objective at :math:`w`
@@ -170,9 +199,6 @@ class Influence(HeldOutScores):
     ((1, 3), True)
     """
 
-    certified: ClassVar[bool] = True
-    """Whether what is stated is proven: here it always is."""
-
     def __init__(
         self,
         deletions: Deletions,
@@ -180,10 +206,9 @@ class Influence(HeldOutScores):
         n_observations: float | None = None,
         variance_power: float | None = None,
     ) -> None:
-        self._deletions, self.width, self._n_observations = deletions, width, n_observations
+        super().__init__(deletions, width)
+        self._n_observations = n_observations
         self._variance_power = _variance_power(deletions.problem.loss) if variance_power is None else variance_power
-        self.problem = deletions.problem
-        self.coef_names = coef_names(self.problem)
 
     def _held_out(self) -> tuple[ScoreBounds, Array]:
         bounds = ScoreBounds(*self.measure_bounds("held_out_score"))
@@ -206,16 +231,6 @@ class Influence(HeldOutScores):
         return self.problem.n_rows
 
     @property
-    def n_trainings(self) -> int:  # type: ignore[override]
-        """Models that were trained."""
-        return self._deletions.n_trainings
-
-    @property
-    def coef(self) -> Array:
-        """The coefficients of the model of all rows, the intercept last."""
-        return self._deletions.reference.point.packed(self.problem.fit_intercept)
-
-    @property
     def seconds(self) -> dict[str, float]:
         """Time spent in each stage."""
         return dict(self._deletions.seconds)
@@ -224,12 +239,6 @@ class Influence(HeldOutScores):
     def stages(self) -> NDArray[np.str_]:
         """What gave each row's interval."""
         return np.array(STAGES)[self._deletions.stage_codes]
-
-    @property
-    def decided_by(self) -> dict[str, int]:
-        """How many rows each stage decided."""
-        counts = np.bincount(self._deletions.stage_codes, minlength=len(STAGES))
-        return {stage: int(count) for stage, count in zip(STAGES, counts, strict=True) if count}
 
     cooks_distance = _measure("cooks_distance", "Cook's distances")
     leverage = _measure("leverage", "Leverages")
@@ -261,11 +270,6 @@ class Influence(HeldOutScores):
         return lower, upper
 
     # What all quantities are made of.
-
-    def _slack(self, rows: Rows | slice) -> Array:
-        """At least the distances of the exact moves from the candidates, with the rounding of products with these."""
-        deletions = self._deletions
-        return deletions.radii[rows] + 8.0 * deletions.reference.metric.solve_error * deletions.lengths[rows]
 
     @cached_property
     def _theta(self) -> float:

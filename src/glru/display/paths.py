@@ -41,13 +41,8 @@ class IntervalsDisplay(Display):
     """
 
     def __init__(self, lower: Array, upper: Array, names: Sequence[str], label: str) -> None:
-        self.lower, self.upper, self.names, self.label = (
-            lower[:MAX_DRAWN],
-            upper[:MAX_DRAWN],
-            names[:MAX_DRAWN],
-            label,
-        )
-        self.n_quantities = len(names)
+        self.lower, self.upper, self.names = lower[:MAX_DRAWN], upper[:MAX_DRAWN], names[:MAX_DRAWN]
+        self.label, self.n_quantities = label, len(names)
 
     def _height(self) -> float:
         return 1.2 + 0.24 * len(self.names)
@@ -193,6 +188,7 @@ STEP_CRITERIA = {
     "error": "wrong labels (rows)",
     "log_loss": "log-loss (nats)",
     "squared_error": "squared error",
+    "deviance": "mean deviance",
     "aic": "AIC",
     "bic": "BIC",
 }

@@ -18,36 +18,17 @@ Query = Literal["predict", "decision_function", "predict_proba", "decision_bound
 @final
 @dataclass(frozen=True)
 class ChangeEntry:
-    """A change of the data.
+    """A change of the data."""
 
-    Attributes
-    ----------
-    number, at : int, str
-        Place in the history, and the time in UTC.
-    kind : {"add_rows", "remove_rows", "add_columns", "remove_columns", "forget_keys"}
-        What was done.
-    count : int
-        Rows or columns that came or went, or keys that were forgotten.
-    keys : tuple or None
-        The keys of the rows, without those forgotten since; None if rows have no keys.
-    columns : tuple of str or None
-        The names of the columns, where columns have names.
-    digests : tuple of str
-        One digest per removed row.
-    n_trained : int
-        How many of the removed rows the stored model had been trained on, with a weight above 0.
-    revision, model : int, str
-        Number and digest of the stored model at that time.
-    """
-
-    number: int
-    at: str
+    number: int  # its place in the history
+    at: str  # the time in UTC
     kind: ChangeKind
-    count: int
-    keys: tuple[Key, ...] | None
-    columns: tuple[str, ...] | None
-    digests: tuple[str, ...]
-    n_trained: int
+    count: int  # rows or columns that came or went, or keys that were forgotten
+    keys: tuple[Key, ...] | None  # the keys of the rows, without those forgotten since; None if rows have no keys
+    columns: tuple[str, ...] | None  # the names of the columns, where columns have names
+    digests: tuple[str, ...]  # one digest per removed row
+    n_trained: int  # how many of the removed rows the stored model had been trained on, with a weight above 0
+    # Number and digest of the stored model at that time.
     revision: int
     model: str
 
@@ -55,67 +36,40 @@ class ChangeEntry:
 @final
 @dataclass(frozen=True)
 class TrainingEntry:
-    """A training.
+    """A training."""
 
-    Attributes
-    ----------
-    number, at : int, str
-        Place in the history, and the time in UTC.
-    reason : {"fit", "predict", "refresh"}
-        Who asked for it.
-    revision, model : int, str
-        Number and digest of the model it made.
-    n_rows, n_columns : int
-        The size of the data, the user's columns only.
-    status, solver, n_iter : str, str, int
-        As in :class:`glru.Solution`; ``"stopped"``: every queried label was proven before the tolerance was reached.
-    gap, radius : float
-        The certified gap, and how far the coefficients can be from the optimum; inf where that is unknown.
-    """
-
-    number: int
-    at: str
-    reason: Reason
+    number: int  # its place in the history
+    at: str  # the time in UTC
+    reason: Reason  # which method asked for it
+    # Number and digest of the model it made.
     revision: int
     model: str
+    # The size of the data, the user's columns only.
     n_rows: int
     n_columns: int
+    # As in :class:`glru.Solution`; the status "stopped": every queried label was proven before the tolerance was reached.
     status: str
     solver: str
     n_iter: int
-    gap: float
-    radius: float
+    gap: float  # certified
+    radius: float  # how far the coefficients can be from the optimum; inf where that is unknown
 
 
 @final
 @dataclass(frozen=True)
 class CertificateEntry:
-    """A certificate that answered queries.
+    """A certificate that answered queries."""
 
-    Attributes
-    ----------
-    number, at : int, str
-        Place in the history, and the time in UTC.
-    query : {"predict", "decision_function", "predict_proba", "decision_bounds", "needs_retraining"}
-        What was asked.
-    revision : int
-        Number of the stored model that was carried.
-    carry, newton, training : int
-        How many queries each stage decided.
-    n_open : int
-        How many were left open.
-    gap, radius : float
-        Of the best candidate that was needed; inf where nothing is known.
-    """
-
-    number: int
-    at: str
-    query: Query
-    revision: int
+    number: int  # its place in the history
+    at: str  # the time in UTC
+    query: Query  # which method asked
+    revision: int  # number of the stored model that was carried
+    # How many queries each stage decided.
     carry: int
     newton: int
     training: int
-    n_open: int
+    n_open: int  # how many were left open
+    # Of the best candidate that was needed; inf where nothing is known.
     gap: float
     radius: float
 

@@ -234,7 +234,7 @@ class _Equations:
             self.full = True
         if len(residual) > MAX_UNKNOWNS:
             return None
-        return _eliminate(self.exact.mp, self._matrix(self.design, curvatures), -residual)
+        return _solve_system(self.exact.mp, self._matrix(self.design, curvatures), -residual)
 
     def length(self, w: Objects, b: Any, q: Objects, step: Objects) -> Any:
         """A length at which a step has not overshot."""
@@ -269,27 +269,12 @@ class _Equations:
         return matrix
 
 
-def _eliminate(mp: Any, matrix: Objects, right: Objects) -> Objects | None:
-    """Gaussian elimination with scaled pivots; None where the matrix is singular."""
-    size = len(right)
-    system = np.hstack([matrix, right[:, None]])
-    for k in range(size):
-        ratios = []
-        for i in range(k, size):
-            top = max(abs(v) for v in system[i, k:size])
-            ratios.append(abs(system[i, k]) / top if top > 0 else mp.zero)
-        best = max(range(len(ratios)), key=ratios.__getitem__)
-        if ratios[best] < mp.eps * 1000:
-            return None
-        system[[k, k + best]] = system[[k + best, k]]
-        for i in range(k + 1, size):
-            if system[i, k] != 0:
-                system[i, k:] = system[i, k:] - system[k, k:] * (system[i, k] / system[k, k])
-    out = np.full(size, mp.zero, dtype=object)
-    for k in reversed(range(size)):
-        rest = mp.fdot(system[k, k + 1 : size], out[k + 1 :]) if k + 1 < size else mp.zero
-        out[k] = (system[k, size] - rest) / system[k, k]
-    return out
+def _solve_system(mp: Any, matrix: Objects, right: Objects) -> Objects | None:
+    """The solution of a system of equations; None where the matrix is singular."""
+    try:
+        return as_objects(list(mp.lu_solve(mp.matrix(matrix.tolist()), mp.matrix(right.tolist()))))
+    except ZeroDivisionError:
+        return None
 
 
 ROUNDED_WIDTHS = tuple(10.0**-k for k in range(-3, 9))

@@ -19,7 +19,7 @@ from glru.selection.contest import Contest
 from glru.selection.criteria import find_criterion
 from glru.selection.elimination import Judged, Stage, eliminate, sizes_of
 from glru.selection.search import Settings, folds_of
-from glru.sklearn.estimators.linear import validate_input
+from glru.sklearn.estimators.linear import keep_arguments, validate_input
 from glru.sklearn.preprocessing import name_weight
 from glru.sklearn.questions import prepare, select_features
 
@@ -147,27 +147,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         progress: Any = False,
         random_state: Any = None,
     ) -> None:
-        self.estimator = estimator
-        self.direction = direction
-        self.validation = validation
-        self.criterion = criterion
-        self.method = method
-        self.max_steps = max_steps
-        self.min_features = min_features
-        self.max_features = max_features
-        self.forced = forced
-        self.groups = groups
-        self.keep = keep
-        self.n_features_to_select = n_features_to_select
-        self.tol = tol
-        self.scoring = scoring
-        self.cv = cv
-        self.training_tol = training_tol
-        self.max_seconds = max_seconds
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.progress = progress
-        self.random_state = random_state
+        keep_arguments(self, locals())
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "StepwiseSelector":
         """Choose features.
@@ -182,8 +162,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
             Weights of the rows in the trainings; every validation row counts once.
         """
         check_options(type(self).__name__, self.get_params(deep=False))
-        data = validate_input(self, X, y=y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
-        matrix, targets = data
+        matrix, targets = validate_input(self, X, y=y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         classifier = is_classifier(self.estimator)
         train, X_val, y_val, cv = self._rows(matrix, targets, classifier)
         weight = None if sample_weight is None else np.asarray(sample_weight)[train]
@@ -380,7 +359,11 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
         """
         check_options(type(self).__name__, self.get_params(deep=False))
         matrix, targets = validate_input(self, X, y=y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
-        scoring = self._scoring(is_classifier(self.estimator))
+        if isinstance(self.estimator, Pipeline):
+            raise ValueError(
+                "coefficients are those of the columns as they are; got a pipeline. Put its other steps before the selector."
+            )
+        scoring = self.scoring or ("accuracy" if is_classifier(self.estimator) else "r2")
         try:
             with use_threads(self.n_jobs), np.errstate(all="ignore"):
                 self._eliminate(matrix, targets, scoring)
@@ -388,14 +371,6 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
             raise TimeoutError(f"the elimination takes more than max_seconds={self.max_seconds!r}.") from None
         self.estimator_ = clone(self.estimator).fit(matrix[:, self.support_], targets)
         return self
-
-    def _scoring(self, classifier: bool) -> str:
-        """The name of the score, after checking the options."""
-        if isinstance(self.estimator, Pipeline):
-            raise ValueError(
-                "coefficients are those of the columns as they are; got a pipeline. Put its other steps before the selector."
-            )
-        return self.scoring or ("accuracy" if classifier else "r2")
 
     def _eliminate(self, X: Any, y: Any, scoring: str) -> None:
         settings = Settings(criterion=CRITERIA[scoring], cv=5 if self.cv is None else self.cv, tol=self.training_tol)
