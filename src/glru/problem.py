@@ -599,6 +599,11 @@ class Problem:
         free = np.broadcast_to((self.penalty.quadratic == 0.0) & (self.penalty.absolute == 0.0), (self.n_columns,))
         return np.flatnonzero(free)
 
+    @cached_property
+    def loss_constant(self) -> float:
+        """What the weighted sum of the losses has whatever the scores are (:meth:`glru.losses.Loss.sum_constants`)."""
+        return self.loss.sum_constants(self.weights, self.y)
+
     def scores(self, coef: Array, intercept: Any = 0.0) -> Array:
         """``X w + b``, one column per class where there is one score per class.
 

@@ -149,8 +149,8 @@ def expand_part(part: Problem, point: Point, floor: Floor | None, keep: bool = F
     collected = np.empty(part.n_rows if at_once and floor is not None else 0)
     for here, rows in [(slice(0, part.n_rows), part)] if keep else chunks(part):
         scores = rows.scores(point.coef, point.intercept)
-        values, slopes, curvatures = rows.loss.expand(rows.y, scores)
-        value += float(rows.weights @ values)
+        total, _, slopes, curvatures = rows.loss.expand_sum(rows.weights, rows.y, scores, rows.loss_constant)
+        value += total
         weighted = rows.weights * slopes
         size = float(np.hypot(size, weighted_norm(rows.weights, slopes, weighted)))
         if not np.isfinite(rows.loss.smoothness):

@@ -290,8 +290,27 @@ def test_expand_equals_its_parts(loss):
     """Value, gradient and curvature together are the three taken alone."""
     y, z = labels(loss), np.concatenate([SCORES, [-1e4, -40.0, 40.0, 1e4]])
     parts = (loss.value(y, z), loss.gradient(y, z), loss.curvature(y, z))
-    for together, alone in zip(loss.expand(y, z), parts, strict=True):
+    for together, alone in zip((*loss.expand(y, z), *loss.expand_slope(y, z)), (*parts, *parts[1:]), strict=True):
         np.testing.assert_allclose(together, alone, rtol=1e-14, atol=1e-300)
+
+
+@every_loss
+@pytest.mark.parametrize("near", [1.0, 1e-3, 1e-8])
+def test_sums_of_values_are_summed_values(loss, near):
+    """With the part that is known before, also where almost all of it cancels."""
+    random = np.random.default_rng(0)
+    y = random.choice(labels(loss)[:, 0], 300)
+    best = np.log(np.maximum(y, 1e-3)) if loss.link == "log" else y
+    z, weights = best + near * random.normal(size=300), random.uniform(0.1, 2.0, 300)
+    total, size, *rest = loss.expand_sum(weights, y, z, loss.sum_constants(weights, y))
+    assert total == pytest.approx(weights @ loss.value(y, z), rel=1e-12) and size >= total
+    for found, expected in zip(rest, loss.expand_slope(y, z), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    offset = random.normal(size=300)
+    if loss.link != "identity":
+        shifted, joined = glru.losses.WithOffset(loss), glru.losses.join_targets(y, offset)
+        found = shifted.expand_sum(weights, joined, z - offset, shifted.sum_constants(weights, joined))
+        assert found[0] == pytest.approx(weights @ shifted.value(joined, z - offset), rel=1e-12)
 
 
 @every_loss

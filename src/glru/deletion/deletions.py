@@ -61,7 +61,7 @@ OPEN = STAGES.index("open")
 TIGHT_ETA = 1e-5
 """A metric that is farther than this from the Hessian is formed again at a closer base: standard errors are known no better than that."""
 
-CHORD_STEPS = 2
+CHORD_STEPS = 3
 """Steps with the Hessian that training has kept; each costs a share of a Hessian."""
 
 NEAR_FACTOR, COVERED_FACTOR = 1.0 + 5e-5, 1.1
@@ -189,7 +189,7 @@ def _make_trained_reference(solution: Solution, budget: Budget) -> Reference:
     """The reference of a loss or a penalty without a local certificate; Hessians are those at the trained model itself."""
     problem = solution.problem
     best = train(problem, tol=TRAINED, start=solution, until=lambda state: budget.spent)
-    _, slopes, curvatures = problem.loss.expand(problem.y, best.scores)
+    slopes, curvatures = problem.loss.expand_slope(problem.y, best.scores)
     metric = make_column_metric(problem.totals, problem.hessian(problem.weights * curvatures))
     if not metric.eta < 0.5:
         reason = explain_missing_optimum(problem)

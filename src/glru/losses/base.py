@@ -158,6 +158,20 @@ class Loss(ABC):
         """Value, gradient and curvature together, for the cost of the most expensive of them."""
         return self.value(y, z), self.gradient(y, z), self.curvature(y, z)
 
+    def expand_slope(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
+        """Gradient and curvature together: :meth:`expand` without the value."""
+        return self.expand(y, z)[1:]
+
+    def sum_constants(self, weights: Array, y: Array) -> float:
+        """What the sum in :meth:`expand_sum` has whatever the scores are."""
+        return 0.0
+
+    def expand_sum(self, weights: Array, y: Array, z: Array, constant: float) -> tuple[float, float, Array, Array]:
+        """The weighted sum of the values, the size of what it is made of, gradient and curvature; ``constant``: :meth:`sum_constants`."""
+        values, slopes, curvatures = self.expand(y, z)
+        total = float(weights @ values)
+        return total, total, slopes, curvatures
+
     def majorant_curvature(self, z: ArrayLike) -> Array:
         """Curvature of a quadratic that touches the loss at ``z`` and lies above it everywhere; for smooth losses."""
         (z,) = floats(z)
@@ -236,6 +250,7 @@ class WithOffset(Loss):
     link, smoothness, self_concordance = _inherited("link"), _inherited("smoothness"), _inherited("self_concordance")
     fourth_constant, score_noise = _inherited("fourth_constant"), _inherited("score_noise")
     value, derivative, curvature = _shifted("value"), _shifted("derivative"), _shifted("curvature")
+    expand_slope = _shifted("expand_slope")
     third_derivative, expand, fenchel_young = (
         _shifted("third_derivative"),
         _shifted("expand"),
@@ -247,6 +262,12 @@ class WithOffset(Loss):
 
     def check_targets(self, y: Array) -> None:
         self.loss.check_targets(y)
+
+    def sum_constants(self, weights: Array, y: Any) -> float:
+        return self.loss.sum_constants(weights, y["y"])
+
+    def expand_sum(self, weights: Array, y: Any, z: Array, constant: float) -> tuple[float, float, Array, Array]:
+        return self.loss.expand_sum(weights, y["y"], z + y["offset"], constant)
 
     def noise_of(self, y: Any) -> float:
         # The sum of score and offset is rounded; the score's share of that is among its own errors.

@@ -31,6 +31,9 @@ LOG_LARGEST = float(np.log(LARGEST_EXPONENTIAL))
 SERIES_RADIUS = 0.03
 """Distances from the best score below which values come from a series."""
 
+CANCELLED = 1e-3
+"""A sum of values that is a smaller share of its parts is not taken from these."""
+
 LARGEST_TARGET = 1e100
 """Targets are at most this, so that no sum of them comes near an exponential that was cut off."""
 
@@ -63,19 +66,15 @@ class LogLink(Loss):
                 f"another loss: {remedy}."
             )
 
-    @abstractmethod
-    def _derivatives(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
-        """First and second derivative."""
-
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:
         return self._expand(*floats(y, z))[0]
 
     def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
-        slope = self._derivatives(y, z)[0]
+        slope = self.expand_slope(y, z)[0]
         return slope, slope
 
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
-        return self._derivatives(y, z)[1]
+        return self.expand_slope(y, z)[1]
 
     @in_chunks
     def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
@@ -84,6 +83,20 @@ class LogLink(Loss):
     @abstractmethod
     def _expand(self, y: Array, z: Array) -> tuple[Array, Array, Array]:
         """Value, first and second derivative, which share their exponentials."""
+
+    @abstractmethod
+    def expand_slope(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]: ...
+
+    def expand_sum(self, weights: Array, y: Array, z: Array, constant: float) -> tuple[float, float, Array, Array]:
+        slopes, curvatures = self.expand_slope(y, z)
+        parts = (*self._sum_parts(weights, y, z, slopes, curvatures), constant)
+        total, size = sum(parts), sum(map(abs, parts))
+        # Where most of it cancels, the values themselves are summed.
+        return (total, size, slopes, curvatures) if total > CANCELLED * size else super().expand_sum(weights, y, z, 0.0)
+
+    def _sum_parts(self, weights: Array, y: Array, z: Array, slopes: Array, curvatures: Array) -> tuple[float, float]:
+        """The weighted sum of the values but for :meth:`sum_constants`, in two parts; values are combinations of what is known and of scores."""
+        return np.nan, np.nan
 
 
 @final
@@ -107,7 +120,7 @@ class Poisson(LogLink):
     fourth_constant: ClassVar[float | None] = 1.0
 
     def _expand(self, y: Array, z: Array) -> tuple[Array, Array, Array]:
-        slope, curvature = self._derivatives(y, z)
+        slope, curvature = self.expand_slope(y, z)
         # y (e^t - 1 - t) with t the distance from the best score: a difference of what is known, but near it.
         t = np.asarray(z - np.log(np.where(y > 0.0, y, 1.0)))
         value = np.asarray(slope - y * t)
@@ -115,10 +128,16 @@ class Poisson(LogLink):
         value[near] = _entries(y, near) * _bregman_series(t[near])
         return value, slope, curvature
 
-    def _derivatives(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
+    def expand_slope(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         y, z = floats(y, z)
         mean = exponential(z)
         return mean - y, mean
+
+    def sum_constants(self, weights: Array, y: Array) -> float:
+        return float(weights @ (xlogy(y, y) - y))
+
+    def _sum_parts(self, weights: Array, y: Array, z: Array, slopes: Array, curvatures: Array) -> tuple[float, float]:
+        return float(weights @ curvatures), -float((weights * y) @ z)
 
     def third_derivative(self, y: ArrayLike, z: ArrayLike) -> Array:
         return self.curvature(y, z)
@@ -159,7 +178,7 @@ class Gamma(LogLink):
     positive: ClassVar[bool] = True
 
     def _expand(self, y: Array, z: Array) -> tuple[Array, Array, Array]:
-        slope, curvature = self._derivatives(y, z)
+        slope, curvature = self.expand_slope(y, z)
         # e^t - 1 - t with t the distance from the best score, and the derivative 1 - e^t.
         t = np.asarray(np.log(y) - z)
         value = np.asarray(-slope - t)
@@ -167,10 +186,16 @@ class Gamma(LogLink):
         value[near] = _bregman_series(t[near])
         return value, slope, curvature
 
-    def _derivatives(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
+    def expand_slope(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         y, z = floats(y, z)
         ratio = scale_exponential(y, -z)
         return 1.0 - ratio, ratio
+
+    def sum_constants(self, weights: Array, y: Array) -> float:
+        return -float(weights @ (1.0 + np.log(y)))
+
+    def _sum_parts(self, weights: Array, y: Array, z: Array, slopes: Array, curvatures: Array) -> tuple[float, float]:
+        return float(weights @ curvatures), float(weights @ z)
 
     def third_derivative(self, y: ArrayLike, z: ArrayLike) -> Array:
         return -self.curvature(y, z)
@@ -271,9 +296,19 @@ class Tweedie(LogLink):
         value[near] = _entries(best, near) * (_bregman_series(a * t) / a + _bregman_series(-b * t) / b)
         return value, up - down, a * up + b * down
 
-    def _derivatives(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
+    def expand_slope(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         (a, b), (up, down) = self._exponents, self._parts(*floats(y, z))
         return up - down, a * up + b * down
+
+    def sum_constants(self, weights: Array, y: Array) -> float:
+        a, b = self._exponents
+        with np.errstate(divide="ignore"):
+            return -float(weights @ np.exp(a * np.log(y))) / (a * b)
+
+    def _sum_parts(self, weights: Array, y: Array, z: Array, slopes: Array, curvatures: Array) -> tuple[float, float]:
+        # e^(a z) is h + b l', and y e^(-b z) is h - a l'.
+        a, b = self._exponents
+        return float(weights @ curvatures) / (a * b), (b - a) / (a * b) * float(weights @ slopes)
 
     def third_derivative(self, y: ArrayLike, z: ArrayLike) -> Array:
         a, b = self._exponents
@@ -403,9 +438,11 @@ class NegativeBinomial(LogLink):
         return z - np.log(self.theta)
 
     def _expand(self, y: Array, z: Array) -> tuple[Array, Array, Array]:
-        return self.fenchel_young(y, z, np.zeros_like(z)), *self._derivatives(y, z)
+        return self.fenchel_young(y, z, np.zeros_like(z)), *self.expand_slope(y, z)
 
-    def _derivatives(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
+    expand_sum = Loss.expand_sum
+
+    def expand_slope(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         y, z = floats(y, z)
         margin = self._margin(z)
         tail = np.exp(-np.abs(margin))

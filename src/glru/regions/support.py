@@ -194,7 +194,7 @@ class SupportEllipsoid(Region):
 def guess_support(problem: Problem, point: Point) -> Signs:
     """The signs of coefficients after a step of each on its own, which a model near the optimum has right."""
     scores = problem.scores(point.coef, point.intercept)
-    _, slopes, curvatures = problem.loss.expand(problem.y, scores)
+    slopes, curvatures = problem.loss.expand_slope(problem.y, scores)
     with np.errstate(all="ignore"):
         squares = problem.matrix.squared_column_norms(problem.weights * curvatures)
         ahead = squares * point.coef - problem.matrix.T @ (problem.weights * slopes)

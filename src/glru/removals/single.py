@@ -382,14 +382,14 @@ class SingleRemovals(OneScore):
         problem, point = self.without(int(rows[0]))
         space = RowSpace(problem) if uses_row_space(problem) else ColumnSpace(problem)
         unknowns = space.place(point)
-        _, gradient, curvature = problem.loss.expand(problem.y, space.scores(unknowns))
+        gradient, curvature = problem.loss.expand_slope(problem.y, space.scores(unknowns))
         step = space.step(unknowns, gradient, curvature)
         return (space.scores(unknowns) + step.scores)[rows]
 
     def _tall_guesses(self, rows: Rows) -> Array:
         """Scores of rows of one factor after one Newton step without each: a row's own curvature is taken out of the Hessian of all rows."""
         problem, part, arrays = self.problem, self.problem.matrix[rows], self.problem.arrays
-        _, slopes, curvatures = problem.loss.expand(problem.y, self.solution.scores)
+        slopes, curvatures = problem.loss.expand_slope(problem.y, self.solution.scores)
         weights = self.run.factors[rows[0]] * problem.weights
         factor = robust_cholesky(problem.hessian(weights * curvatures))
         gradient = problem.matrix.T @ (weights * slopes) + problem.quadratic * self.solution.coef

@@ -247,7 +247,9 @@ def sample_of(problem: Problem) -> Problem | None:
     if not has_sample(problem):
         return None
     size = max(problem.n_rows // SAMPLED_SHARE, _count_fewest_sampled(problem))
-    rows = np.sort(np.random.default_rng(0).choice(problem.n_rows, size, replace=False))
+    # One random row of each stretch of the data, which takes no permutation of all rows.
+    ends = np.arange(size + 1) * problem.n_rows // size
+    rows = ends[:-1] + (np.random.default_rng(0).random(size) * np.diff(ends)).astype(np.intp)
     weight = problem.sample_weight[rows]
     if not weight.any():
         return None
@@ -523,8 +525,10 @@ class InMemory(Place):
     def __init__(self, space: Space, unknowns: Array, scores: Array, penalty: float, asked: bool = False) -> None:
         self.space, self.unknowns, self.scores, self.penalty, self.asked = space, unknowns, scores, penalty, asked
         problem = space.problem
-        values, self.gradient, self.curvature = problem.loss.expand(problem.y, scores)
-        self.value = float(problem.weights @ values) + penalty
+        total, self.size, self.gradient, self.curvature = problem.loss.expand_sum(
+            problem.weights, problem.y, scores, problem.loss_constant
+        )
+        self.value = total + penalty
         self.linear: Array | None = None
         self.before: tuple[Array, Array] | None = None
         # What the next step is solved with, where that saves a Hessian.
@@ -588,7 +592,7 @@ class InMemory(Place):
 
     def has_fallen(self, there: Place, expected: float) -> bool:
         # A rise within the rounding of the two sums is none.
-        return there.value <= self.value + 4.0 * UNIT * abs(self.value)
+        return there.value <= self.value + 4.0 * UNIT * (abs(self.value) + self.size)
 
     def again(self, floor: Floor) -> Place:
         return InMemory(self.space, self.unknowns, self.scores, self.penalty)

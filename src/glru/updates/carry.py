@@ -458,7 +458,7 @@ def _smooth_step(problem: Problem, point: Point, damped: bool) -> tuple[Array, f
     space = RowSpace(problem) if uses_row_space(problem) else ColumnSpace(problem)
     unknowns = space.place(point)
     scores = space.scores(unknowns)
-    _, gradient, curvature = problem.loss.expand(problem.y, scores)
+    gradient, curvature = problem.loss.expand_slope(problem.y, scores)
     step = space.step(unknowns, gradient, curvature)
     length = choose_length(problem, scores, gradient, step) if damped else 1.0
     coef, intercept = space.primal(unknowns + length * step.move)
@@ -468,6 +468,6 @@ def _smooth_step(problem: Problem, point: Point, damped: bool) -> tuple[Array, f
 
 
 def _prox_step(problem: Problem, point: Point) -> tuple[Array, float, Array]:
-    _, gradient, curvature = problem.loss.expand(problem.y, problem.scores(point.coef, point.intercept))
+    gradient, curvature = problem.loss.expand_slope(problem.y, problem.scores(point.coef, point.intercept))
     coef, shift, forward = step_on_model(problem, point.coef, gradient, curvature, problem.n_columns)
     return coef, point.intercept + shift, -(gradient + curvature * forward)

@@ -55,7 +55,7 @@ def bound_centred(solution: Solution) -> Bounds:
     problem, scores = solution.problem, solution.scores
     side, factors = RowSide.of_products(problem), removal_factors(problem)
     with np.errstate(all="ignore"):
-        _, slopes, curvatures = problem.loss.expand(problem.y, scores)
+        slopes, curvatures = problem.loss.expand_slope(problem.y, scores)
         weights, off, wrong = problem.weights, solution.certificate.score_errors, weight_error(problem)
         slope_errors = problem.loss.slope_errors(problem.y, scores, off)
         # Sums over the rows, their weights, and slopes at scores that are off.

@@ -111,7 +111,7 @@ def _slope_sums(part: Problem, here: slice, X: Matrix, left_out: Entries, models
     if np.isfinite(part.loss.smoothness):
         slopes = part.loss.gradient(arrays.put(part.y[here])[:, None], scores)
     else:
-        _, slopes, curvatures = part.loss.expand(part.y[here][:, None], scores)
+        slopes, curvatures = part.loss.expand_slope(part.y[here][:, None], scores)
         curved = weighted_norm(weights, arrays.zero_out(curvatures, left_out) if left_out[0].size else curvatures)
     scores -= arrays.put(base)[:, None]
     if left_out[0].size:
@@ -504,7 +504,7 @@ def find_lengths(
 
     def along(members: NDArray[np.intp], lengths: Array) -> tuple[Array, Array]:
         there = scores[:, members] + lengths * moves[:, members]
-        _, slopes, curvatures = loss.expand(y, there)
+        slopes, curvatures = loss.expand_slope(y, there)
         own = weighted[:, members]
         slope = np.einsum("ij,ij->j", own, slopes) + start[members] + lengths * growth[members]
         return slope, np.einsum("ij,ij,ij->j", own, curvatures, moves[:, members]) + growth[members]

@@ -305,7 +305,7 @@ class PieceSteps:
     def _expand(self, duals: Array, scores: Array, weights: Array) -> tuple[Array, Array, Mask]:
         """Forces, weighted curvatures, and the models that have none, where an intercept needs one: their row that is nearest to its curved piece is taken to be there."""
         y = self.problem.y[:, None]
-        _, slopes, curvatures = self.problem.loss.expand(y, scores)
+        slopes, curvatures = self.problem.loss.expand_slope(y, scores)
         forces, curvatures = weights * slopes + duals, weights * curvatures
         flat = np.logical_not(curvatures.any(axis=0)) & (self.side.n_free > 0)
         if flat.any():

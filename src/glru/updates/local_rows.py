@@ -253,7 +253,7 @@ class RowRemovals:
         products = compute_model_scores(rows.matrix, np.column_stack(models), rows.fit_intercept)
         if values is None:
             scores = products[:, -1].copy()
-            values = RowValues(scores, *rows.loss.expand(rows.y, scores)[1:])
+            values = RowValues(scores, *rows.loss.expand_slope(rows.y, scores))
         if errors is None:
             errors = score_errors(rows, self.point.coef, self.point.intercept)
         moves, lengths = products[:, 0].copy(), np.full(rows.n_rows, self.step_norm)

@@ -83,7 +83,7 @@ class ProductRows(RowModels):
         self.factor = float(np.partition(known, known.size // 2)[known.size // 2]) if known.size else 1.0
         self.weights = self.factor * problem.weights
         duals, free, scores = self.place(solution.point)
-        _, slopes, curvatures = problem.loss.expand(problem.y, scores)
+        slopes, curvatures = problem.loss.expand_slope(problem.y, scores)
         self.curvatures = self.weights * curvatures
         self.directions = Directions.none(problem.n_rows)
         errors = self.score_errors(duals[:, None], free[:, None])

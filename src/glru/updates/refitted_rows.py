@@ -471,7 +471,7 @@ class TallCandidates:
         if np.isfinite(problem.loss.smoothness):
             slopes = problem.loss.gradient(problem.y[:, None], scores)
         else:
-            _, slopes, curvatures = problem.loss.expand(problem.y[:, None], scores)
+            slopes, curvatures = problem.loss.expand_slope(problem.y[:, None], scores)
             curvatures[own] = 0.0
             curved = weighted_norm(problem.weights, curvatures)
         slopes[own] = 0.0

@@ -492,7 +492,7 @@ class RowModels:
         duals, free, scores = start
         floor = Floor.of(problem.loss)
         for _ in range(n_steps):
-            _, _, curvatures = problem.loss.expand(self.y, scores)
+            _, curvatures = problem.loss.expand_slope(self.y, scores)
             # A floor raises the metric above the Hessian: it gives a step, and proves nothing.
             metric, proven = RowMetric(self.side, weights * floor.raise_floor(curvatures, scores)), floor.share == 0.0
             column = arrays.put(duals[:, None])

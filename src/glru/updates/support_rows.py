@@ -53,7 +53,7 @@ def find_support(problem: Problem, start: Point, share: float = 0.0) -> SupportE
     coef, intercept = start.coef, start.intercept
     scores, found = problem.scores(coef, intercept), None
     quadratic, farthest = problem.loss.self_concordance == 0.0, np.inf
-    _, slopes, curvatures = problem.loss.expand(problem.y, scores)
+    slopes, curvatures = problem.loss.expand_slope(problem.y, scores)
     for _ in range(MAX_SEARCHES):
         before, (coef, shift, move) = coef, step_on_model(problem, coef, slopes, curvatures, WORKING)
         moved, length = float(np.abs(move).max()), 1.0
@@ -66,7 +66,7 @@ def find_support(problem: Problem, start: Point, share: float = 0.0) -> SupportE
             moved = 0.0 if length < 1.0 else moved
         farthest = min(moved, farthest)
         scores, intercept, found = scores + move, intercept + shift, None
-        _, slopes, curvatures = problem.loss.expand(problem.y, scores)
+        slopes, curvatures = problem.loss.expand_slope(problem.y, scores)
         stays = np.array_equal(np.sign(coef), np.sign(before)) and np.abs(move).max() < NEAR
         # A proof costs about as much as a step: it is asked after full steps, where no column that is not used would join.
         seen = np.abs(problem.matrix.T @ (problem.weights * slopes))

@@ -68,7 +68,7 @@ class WideRows(RowModels):
         super().__init__(solution.problem)
         problem = solution.problem
         self.start = self.duals, self.free, self.base = self.place(solution.point)
-        _, self.slopes, self.curvatures = problem.loss.expand(problem.y, self.base)
+        self.slopes, self.curvatures = problem.loss.expand_slope(problem.y, self.base)
         self.factors = removal_factors(problem)
         known = self.factors[np.isfinite(self.factors)]
         self.factor = float(np.partition(known, known.size // 2)[known.size // 2]) if known.size else 1.0

@@ -59,7 +59,7 @@ class SmoothColumns(ColumnModels):
         )
         self.share = np.divide(1.0, problem.weights, out=np.zeros(problem.n_rows), where=problem.weights > 0.0)
         self.query_squares = queries.squared_row_norms(self.side.inverse)
-        _, slopes, curvatures = problem.loss.expand(problem.y, solution.scores)
+        slopes, curvatures = problem.loss.expand_slope(problem.y, solution.scores)
         d = problem.weights * curvatures
         root = np.sqrt(d)
         # (I + D K)^-1 D, and the solution without any change.

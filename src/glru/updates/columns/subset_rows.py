@@ -125,7 +125,7 @@ class SubsetRows:
         squares = np.square(np.matmul(np.swapaxes(V, 1, 2), A)).sum(axis=1)
         norms = np.sqrt(squares) * (1.0 + gamma(A.shape[1] + 4)) * grown[:, None] + tiny[:, None]
         norms = norms / root[:, None] * (1.0 + FEW)
-        _, _, curvatures = family.problem.loss.expand(family.y, origin)
+        _, curvatures = family.problem.loss.expand_slope(family.y, origin)
         curvatures = family.weights * curvatures
         shares = curvatures * np.square(norms) * (1.0 + eta[:, None]) * (1.0 + FEW)
         self._cut(sets, norms, shares)

@@ -181,7 +181,7 @@ class Step:
         self.weights = family.weights if weights is None else weights
         problem, totals = family.problem, family.problem.totals
         self.scores = np.matmul(models[:, None, :], A)[:, 0, :]
-        _, slopes, curvatures = problem.loss.expand(family.y, self.scores)
+        slopes, curvatures = problem.loss.expand_slope(family.y, self.scores)
         weighted = self.weights * slopes
         self.slopes, self.strengths = weighted, strengths
         self.gradients = np.matmul(A, weighted[:, :, None])[:, :, 0] + strengths * models

@@ -143,7 +143,7 @@ class WideColumns(ColumnModels):
         return family if family.usable else None
 
     def _metric_at(self, scores: Array) -> RowMetric:
-        _, _, curvatures = self.problem.loss.expand(self.problem.y, scores)
+        _, curvatures = self.problem.loss.expand_slope(self.problem.y, scores)
         return RowMetric(self.side, self.weights * curvatures)
 
     def _settle(self, start: tuple[Array, Array, Array]) -> Base:
