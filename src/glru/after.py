@@ -29,14 +29,14 @@ class Retraining(Drawable):
     Attributes
     ----------
     verdict : {"yes", "no", "undetermined"}
-        ``"no"``: it proves to change nothing. ``"yes"``: it proves to change at least one. ``"undetermined"``: neither
+        ``"no"``: it is proven that nothing changes. ``"yes"``: it is proven that at least one answer changes. ``"undetermined"``: neither
         is proven without training.
     flips : array of int
-        The queries that would change or could.
+        The queries whose answers would or could change.
     proven : array of bool
         Which of these are proven to change.
     bounds : ScoreBounds
-        Proven bounds of the retrained scores (of a regression with a log or logit link, of the means), without training.
+        Proven bounds of the retrained scores (with a log or logit link, of the means), without training.
     present : array
         What the present model says, in the same form.
 
@@ -290,7 +290,7 @@ class After(ScoreProofs):
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
             Queries, with the columns of the data, which a change must leave as they are.
         within : float, default=None
-            How far a prediction (of losses with a log link, a mean) may move and still count as the same; for a regression only, and needed there.
+            How far a prediction (with a log or logit link, a mean) may move and still count as the same; for a regression only, and needed there.
 
         Returns
         -------

@@ -74,7 +74,7 @@ def loocv(
     X, y, sample_weight : array, default=None
         The data of an estimator; a problem and a solution hold theirs.
     method : {"certified", "glru", "naive", "approx", "approx-glru"}, default="certified"
-        ``"certified"``: a cascade of the old optimum's bound, Newton candidates under a certificate, and training
+        ``"certified"``: first the bound of the old optimum, then Newton candidates with a certificate, and a training
         only for rows that are still open. ``"glru"``: the paper's Algorithm 2, with early stopping. ``"naive"``: one
         warm-started training per row. ``"approx"``: one Newton step per row, unproven. ``"approx-glru"``: the paper's
         bound, then one unproven Newton step for the other rows.
@@ -82,10 +82,10 @@ def loocv(
         Which bounds may decide; "auto" uses all that apply.
     width : float or "labels", default=None
         Refine until every interval is at most this wide, with trainings if necessary. ``"labels"``: only until every
-        label is decided. If not given, every label is decided, and where that takes no training, less than half the work of training the rows, and no more
-        than about ten seconds or 32 times the time of the first bounds, intervals are narrowed until metrics are known to four digits: on average to 1e-4 times the mean loss
-        in training, or to 2e-6 if that is more. The result reports intervals that stay wider. A regression is refined to
-        1e-6 times the spread of the targets.
+        label is decided. By default all labels are decided; then intervals are narrowed until metrics are known to four digits
+        (on average to 1e-4 times the mean training loss, or to 2e-6 if that is more), as long as this takes no training, less than half
+        the work of retraining every row, and no more than about ten seconds or 32 times the time of the first bounds. The result
+        reports intervals that stay wider. Intervals of a regression are narrowed to 1e-6 times the spread of the targets.
     tol : float, default=1e-6
         Relative gap of the trainings of "naive", and of the first training if a problem or an estimator is given.
     max_seconds : float, default=None
@@ -239,9 +239,9 @@ def cross_val_predict(
     For an estimator this returns the array that scikit-learn's function would return for its linear models; for a problem
     or a solution it returns an object with the bounds.
 
-    Leave-one-out splits go through the cascade of :func:`glru.loocv`. The models of all other folds are
-    stepped together: one product with the data gives all their scores, one all their gradients, and their Hessians together cost
-    one more. Each step is followed by a certificate, until every held-out label (or, with ``width``, every score) is proven. On dense wide
+    Leave-one-out splits are handled as in :func:`glru.loocv`. For other splits, the models of all folds take their Newton steps
+    together: one product with the data gives all their scores, a second one all their gradients, and their Hessians cost about as much as a
+    third. Each step is followed by a certificate, until every held-out label (or, with ``width``, every score) is proven. On dense wide
     data, and where the loss or the penalty does not allow this, each fold starts from the model of all rows.
 
     Parameters
@@ -384,7 +384,7 @@ def cross_val_score(
     -------
     array of shape (n_splits,)
         With leave-one-out, a metric that is not defined on a single row (``"roc_auc"``, ``"r2"``, ``"f1"``, ``"neg_log_loss"``, ...; the scorer fails,
-        warns, gives NaN or the same for every row) is computed of all held-out predictions together. That one value then
+        warns, or gives NaN or one and the same value for every row) is computed from all held-out predictions together. That one value then
         stands in every entry, so that its mean is the metric, and a warning says so.
 
     Examples
@@ -526,8 +526,8 @@ def stepwise(
     in a tie, stopping comes first, then the lowest column. Values of "log_loss" and "squared_error" that differ by less than 1e-9 of the present
     value count as equal, and those of "aic" and "bic" that differ by less than 1e-9 of the rows' total weight. A validation score that is exactly zero is an error whatever its label.
 
-    Choices that no bound decides (a tie of different models, an optimum that is not unique, an L1 penalty alone with a hinge) are made by the
-    values of trained models. Such a step is marked in the printed result, in ``proven`` and in reports.
+    Where no bound decides (a tie of different models, an optimum that is not unique, an L1 penalty alone with a hinge), trained models
+    are compared. Such a step is marked in the printed result, in ``proven`` and in reports.
 
     Parameters
     ----------
@@ -543,8 +543,8 @@ def stepwise(
     direction : {"backward", "forward", "both"}, default="backward"
         Whether to start from all columns and remove, to start from ``keep`` and add, or to start from all columns and do either.
     method : {"certified", "glru", "naive"}, default="certified"
-        ``"certified"``: bounds all candidates of a step at once by Newton steps under certificates, then takes more steps and
-        trains candidates that matter and are still open. ``"glru"``: the paper's Algorithms 4 and 5: the old optimum's bounds,
+        ``"certified"``: bounds all candidates of a step at once by Newton steps with certificates, then takes more steps for, or
+        trains, the candidates that may still win. ``"glru"``: the paper's Algorithms 4 and 5: the old optimum's bounds,
         then trainings in the order of the lower bounds, with early stopping. ``"naive"``: Algorithm 3, one
         warm-started training per candidate.
     criterion : {"error", "log_loss", "squared_error", "deviance", "aic", "bic"}, default=None
@@ -584,7 +584,7 @@ def stepwise(
     Notes
     -----
     Rows in blocks are judged on validation rows in memory, by the method "certified": a step takes about five passes over the data for all
-    candidates together, and one to three more for each that is open after them.
+    candidates together, and one to three more for each candidate that is still open.
 
     "aic" is :math:`-2 \log L + 2 k` and "bic" :math:`-2 \log L + k \log n`, with ``L`` the likelihood of the model as it is trained
     (binomial, Poisson, negative binomial, or normal at its best variance), sample weights counted as repeated rows, and ``n`` their sum. ``k`` is the number of
@@ -750,7 +750,7 @@ def after(
     ----------
     model : Solution, Problem, estimator or results of statsmodels
         The trained model. It need not have converged; the bounds are then wider, but still hold. Or a problem, which is trained first, or
-        one of scikit-learn's linear models (or this library's), which is trained on the data in ``X`` and ``y``.
+        one of scikit-learn's linear models (or this library's), which is trained on ``X`` and ``y``.
     change : Change
         What happens to the data, for example ``glru.RemoveRows([3]) + glru.AddColumns(Z)``.
     candidate : {"auto", "carry", "newton"}, default="auto"
@@ -834,8 +834,8 @@ def influence(
     X, y, sample_weight : array, default=None
         The data of an estimator; a problem and a solution hold theirs.
     width : float, default=1e-3
-        The accuracy of the model's move, in the norm of the Hessian, relative to the length of the move or to the root mean square of all
-        lengths, whichever is larger. Rows known less accurately are refined, cheapest methods first.
+        How accurately the change of the model without a row is to be known, in the norm of the Hessian: relative to the length of that
+        change or to the root mean square of all lengths, whichever is larger. Rows known less accurately are refined, cheapest methods first.
     tol : float, default=1e-8
         Relative gap of the first training; Newton steps remove the remaining error.
     max_seconds : float, default=None
@@ -966,7 +966,7 @@ def _make_deletion_problem(function: str, model: Any, tol: float, X: Any, y: Any
     adapted = adapt(model, X, y, sample_weight)
     if adapted.shifts is not None:
         raise ValueError(
-            f"glru.{function} leaves out rows of the model's own data, but {adapted.shifts} without each row. "
+            f"glru.{function} leaves out rows and changes nothing else, but without a row {adapted.shifts}. "
             "Give the model alone, with X as transformed by the steps, and numeric weights."
         )
     if len(adapted.problems) > 1:
@@ -1009,7 +1009,7 @@ def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> ModelC
     """
     if isinstance(estimator, Problem | Solution):
         raise TypeError(
-            f"certify is for a fitted estimator; got a {type(estimator).__name__}. A solution of glru.solve has its certificate."
+            f"certify is for a fitted estimator; got a {type(estimator).__name__}. The solution of glru.solve has a certificate of its own."
         )
     return certify_estimator(estimator, X, y, sample_weight)
 

@@ -682,7 +682,7 @@ def open_rows(removals: Removals) -> list[Rows]:
     return [removals.run.open_rows()]
 
 
-def grouped(removals: Removals) -> list[Rows]:
+def group_open(removals: Removals) -> list[Rows]:
     """The open rows in batches that fit the memory limit, rows of one factor together."""
     return removals.run.batches()
 

@@ -198,7 +198,7 @@ class ChangedModel:
         """:meth:`narrow` with one score per class: Newton steps in the metric that is there."""
         region, progress, budget = self._class_region, self._progress, Budget(self.max_seconds)
         while isinstance(region, ClassEllipsoid) and not (progress.ended or self._steps_left == 0 or budget.spent):
-            stepped = region.stepped()
+            stepped = region.take_step()
             progress.n_steps += 1
             progress.ended = not stepped.nu < 0.5 * region.nu
             if stepped.nu < region.nu:
@@ -599,7 +599,7 @@ def change_model(
             require_local(solution.problem, "after")
         if candidate == "carry" or bound not in ("auto", "local"):
             raise ValueError(
-                f"after of rows in blocks has candidate='newton' and bound='local' only; got {candidate!r} and {bound!r}."
+                f"glru.after supports only candidate='newton' and bound='local' for rows in blocks; got {candidate!r} and {bound!r}."
             )
         # The passes are made now, over the data as it is now.
         _ = found._class_region if loss.several else found._stepped

@@ -60,16 +60,16 @@ class Point:
     intercept: Any = 0.0
     dual: Array | None = None
 
-    def packed(self, fit_intercept: bool) -> Array:
+    def pack(self, fit_intercept: bool) -> Array:
         """Coefficients and intercept as one vector, the intercept last."""
         return np.append(self.coef, self.intercept) if fit_intercept else self.coef
 
     @classmethod
-    def unpacked(cls, vector: Array, fit_intercept: bool) -> "Point":
-        """The primal point of a vector as :meth:`packed` makes it."""
+    def unpack(cls, vector: Array, fit_intercept: bool) -> "Point":
+        """The primal point of a vector as :meth:`pack` makes it."""
         return cls(vector[:-1], float(vector[-1])) if fit_intercept else cls(vector)
 
-    def moved(self, step: Array, length: float = 1.0) -> "Point":
+    def move(self, step: Array, length: float = 1.0) -> "Point":
         """The primal point after a step in its unknowns (the intercept's entry, if there is one, last)."""
         size = self.coef.size
         shift = float(step[size]) if step.size > size else 0.0
@@ -145,7 +145,7 @@ class Problem:
         read block by block, in passes. ``np.asarray(X)`` of a memory map is treated like any other array.
     y : array of shape (n_rows,), or str
         Targets. For a classification loss any two classes; the larger one counts as +1. For ``Multinomial()`` three classes or
-        more. Of rows in blocks also a dask array or series, or the name of a column where X has names.
+        more. For rows in blocks also a dask array or series, or the name of a column where X has names.
     loss : Loss, default=Logistic()
         The loss of one row.
     penalty : Penalty, default=L2(1.0)
@@ -156,7 +156,7 @@ class Problem:
         ``"mean"``: the weights ``s`` sum to one, as in the paper (``s_i = 1/n``).
         ``"sum"``: ``s_i`` is the sample weight, as in scikit-learn.
     sample_weight : array of shape (n_rows,), or str, default=None
-        Non-negative weights; ones if not given. Of rows in blocks as ``y``.
+        Non-negative weights; ones if not given. For rows in blocks as for ``y``.
     offset : array of shape (n_rows,), default=None
         A fixed number per row that is added to its score, for losses with a log or logit link and rows in memory: the logarithm of the exposure. Scores
         of models are ``X w + b`` without it; held-out scores of leave-one-out contain that of their row.
@@ -178,7 +178,7 @@ class Problem:
     column_names : tuple of str or None
         The column names, where X was a frame.
     matrix : Matrix
-        X with the products that everything else is made of (:mod:`glru.linalg`).
+        X with the matrix products that all computations use (:mod:`glru.linalg`).
     traffic : Traffic
         Passes over rows in blocks so far.
 
@@ -314,7 +314,7 @@ class Problem:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            # Called for what is not there: of rows in blocks, whatever needs all of them at once.
+            # Called for what is not there: for rows in blocks, whatever needs all of them at once.
             if name in IN_MEMORY and "rows" in self.__dict__:
                 raise make_memory_error(self, f"problem.{name}")
             raise AttributeError(f"'Problem' object has no attribute {name!r}")
@@ -324,7 +324,7 @@ class Problem:
 
         For callers that keep the invariants themselves: new data (``X``, a matrix or what one is made of) must be float64
         and finite, new labels -1/+1. Unlike the constructor it accepts rows of a single class. Problems with the same X
-        share its matrix, and what was computed from it. Of rows in blocks ``loss``, ``penalty``, ``fit_intercept``,
+        share its matrix, and what was computed from it. For rows in blocks, ``loss``, ``penalty``, ``fit_intercept``,
         ``scaling`` and ``rows`` can be changed.
         """
         new = object.__new__(Problem)
@@ -711,7 +711,7 @@ def check_strengths(penalty: Penalty, n_columns: int) -> None:
 
 
 def check_types(loss: object, penalty: object, scaling: object) -> None:
-    """Refuse what is no loss, no penalty or no scaling."""
+    """Refuse a value that is not a loss, a penalty or a scaling."""
     if not isinstance(loss, Loss):
         raise TypeError(f"loss must be a glru loss such as glru.Logistic(); got {loss!r}.")
     if not isinstance(penalty, Penalty):

@@ -528,7 +528,7 @@ def _step_on(problem: Problem, region: LocalEllipsoid, full: bool) -> tuple[Poin
     if problem.in_memory and uses_rows(problem):
         return newton_step(problem, region.point, damped=not full)
     length = 1.0 if full else choose_length_along(problem, region.point, region.step)
-    return region.stepped(length), length
+    return region.take_step(length), length
 
 
 def bound_classes(
@@ -580,7 +580,7 @@ def class_ellipsoids(problem: Problem, point: Point) -> Iterator[ClassEllipsoid]
             if renewed:
                 yield region
             return
-        before, region, n_chords = region.nu, region.stepped(), n_chords + 1
+        before, region, n_chords = region.nu, region.take_step(), n_chords + 1
 
 
 def train_classes(
@@ -819,9 +819,7 @@ class _Grid:
     @property
     def start_model(self) -> Array:
         """The start as one array, the intercept last."""
-        return (zero_point(self.problems[0]) if self.start is None else self.start).packed(
-            self.problems[0].fit_intercept
-        )
+        return (zero_point(self.problems[0]) if self.start is None else self.start).pack(self.problems[0].fit_intercept)
 
     def decided(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """Where bounds are as narrow as they are asked for."""
@@ -835,7 +833,7 @@ class _Grid:
         problem = self.problems[place]
         if not isinstance(start, Point):
             start = start if np.all(np.isfinite(start)) else np.zeros(start.size)
-            start = Point.unpacked(start, problem.fit_intercept)
+            start = Point.unpack(start, problem.fit_intercept)
         fold, test = self.folds[place][k], self.tests[k]
         more, stage = bound_single_fold(problem, start, None, fold, test, self.width, self.budget, self.aim)
         return intersect(known, more), stage

@@ -74,7 +74,7 @@ class Solution:
 
     Notes
     -----
-    Of rows in blocks there are no dual variables and no terms: a row's dual variable is minus the derivative of the loss at
+    For rows in blocks there are no dual variables and no terms: a row's dual variable is minus the derivative of the loss at
     its score.
 
     Examples

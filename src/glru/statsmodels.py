@@ -142,7 +142,7 @@ def _adapt_generalised(model: Any) -> tuple[Loss, Array | None]:
         raise TypeError(f"the model must be {KNOWN}; got a GLM of the family {family}.")
     if link.lower() != expected.lower():
         raise ValueError(
-            f"the family {family} is known with the {expected} link; got {link}. Its loss has no proof here. Fit it with "
+            f"the family {family} is supported with the {expected} link; got {link}. Fit it with "
             f"sm.families.{family}(link=sm.families.links.{expected}()) if that will do."
         )
     weights = np.asarray(model.iweights, dtype=np.float64) * np.asarray(model.n_trials, dtype=np.float64)
@@ -158,7 +158,7 @@ def _adapt_binomial(model: Any) -> Loss:
 def _adapt_tweedie(model: Any) -> Loss:
     power = float(model.family.var_power)
     if not 1.0 <= power <= 2.0:
-        raise ValueError(f"the Tweedie family is known with a power from 1 to 2; got var_power={power!r}.")
+        raise ValueError(f"the Tweedie family is supported with a power from 1 to 2; got var_power={power!r}.")
     return Poisson() if power == 1.0 else Gamma() if power == 2.0 else Tweedie(power)
 
 

@@ -347,7 +347,7 @@ def objective_value(totals: Totals, point: Point, here: Expansion) -> float:
 
 def hessian_product(part: Problem, point: Point, floor: Floor, vector: Array) -> Array:
     """The losses' Hessian at a point times a vector."""
-    total, move = np.zeros_like(vector), Point(np.zeros_like(point.coef)).moved(vector)
+    total, move = np.zeros_like(vector), Point(np.zeros_like(point.coef)).move(vector)
     for _, rows in chunks(part):
         scores = rows.scores(point.coef, point.intercept)
         curvatures = floor.raise_floor(rows.loss.curvature(rows.y, scores), scores)

@@ -254,7 +254,7 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
                 for family in (local, LocalRows(local, float(factor))):
                     yield "local rows, second order", values, *bound_to_second_order(family, here)
         if has_subsets(problem) and np.all(problem.weights > 0.0):
-            sets, start = np.arange(problem.n_columns)[None], solution.point.packed(problem.fit_intercept)
+            sets, start = np.arange(problem.n_columns)[None], solution.point.pack(problem.fit_intercept)
             together = SubsetRows(SubsetModels(problem, problem.matrix[here[:0]]), sets, start[None], float(factor))
             yield "SubsetRows", values, together.lower[0, here], together.upper[0, here]
             together.narrow(0 * here, here, np.zeros(here.size), False)

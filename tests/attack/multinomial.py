@@ -349,7 +349,7 @@ def eliminations(random: np.random.Generator) -> Iterator[Answer]:
             lower, upper = region.queries(problem.matrix[places], y)
             flat = [value for line in lines for value in line]
             yield f"ClassEllipsoid without a column, {step} steps", flat, lower.ravel(), upper.ravel()
-            region = region.stepped()
+            region = region.take_step()
         for criterion in ("error", "log_loss"):
             labels = problem.classes[y]
             found = glru.stepwise(solution, X_val=X, y_val=labels, criterion=criterion, max_steps=1, forced=True)

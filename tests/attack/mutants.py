@@ -433,7 +433,7 @@ MUTANTS: dict[str, Mutant] = {
         always((np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp))),
         DELETION,
     ),
-    "moves-of-deletions-taken-as-exact": Mutant("glru.deletion.result:Influence._slack", scaled(0.0), DELETION),
+    "moves-of-deletions-taken-as-exact": Mutant("glru.deletion.result:DeletionResult._slack", scaled(0.0), DELETION),
     "hundredth-of-the-radius-of-a-group-to-second-order": Mutant(
         "glru.updates.group_rows:GroupRows.second_order",
         inside(removal_radii=result(lambda radii: (0.01 * radii[0], radii[1]))),
@@ -443,13 +443,13 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.local_rows:LocalRows._place", inside(max=always(1.0)), DELETION
     ),
     "moves-of-jackknife-models-taken-as-exact": Mutant(
-        "glru.deletion.jackknife:Jackknife._slack", scaled(0.0), DELETION
+        "glru.deletion.jackknife:Jackknife._slacks", scaled(0.0), DELETION
     ),
     "own-moves-of-closed-forms-too-large": Mutant(
         "glru.deletion.deletions:Deletions.own_moves", scaled(1.01), DELETION
     ),
     "coefficients-of-deletions-without-a-radius": Mutant(
-        "glru.deletion.result:Influence._slack", scaled(0.0), DELETION
+        "glru.deletion.result:DeletionResult._slack", scaled(0.0), DELETION
     ),
     "lengths-of-closed-forms-too-large": Mutant(
         "glru.deletion.deletions:Deletions._measure_closed_moves",

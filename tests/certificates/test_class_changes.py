@@ -130,7 +130,7 @@ def test_steps_in_one_metric_count_how_far_it_has_become_from_the_hessian():
         start = scores[0].astype(float) - distance * np.array([2.0, -1.0, -1.0]) / 3.0
         region = ClassEllipsoid.at(problem, Point(start[:, None], np.zeros(3)))
         for _ in range(3):
-            region = region.stepped()
+            region = region.take_step()
             lower, upper = region.queries(problem.matrix[:1], np.array([0]))
             exact = np.concatenate([scores[0], scores[0, 0] - scores[0]])
             found += int(np.isfinite(lower).all())

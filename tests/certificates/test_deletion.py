@@ -190,7 +190,7 @@ def test_the_gradient_of_nearly_dependent_columns_errs_by_no_more_than_it_says(p
     losses, bound = sum_closely(problem, family.point, family.values, family._errors, family.base.metric, near, share)
     with mpmath.workdps(60):
         X = mpmath.matrix(np.column_stack([problem.X, np.ones(40)]).tolist())
-        model = mpmath.matrix(family.point.packed(True).tolist())
+        model = mpmath.matrix(family.point.pack(True).tolist())
         off = X.T * (X * model - mpmath.matrix(problem.y.tolist())) - mpmath.matrix(losses.tolist())
         exact = mpmath.sqrt((off.T * (X.T * X) ** -1 * off)[0])
     assert 0.0 < exact <= bound <= 1e4 * exact

@@ -143,7 +143,7 @@ def test_offsets_are_refused_where_they_have_no_meaning():
     problem = glru.Problem(X, y, glru.Poisson(), offset=offset)
     with pytest.raises(ValueError, match="new rows must have an offset if the problem has one"):
         glru.after(glru.solve(problem), glru.AddRows(X[:1], y[:1]))
-    with pytest.raises(ValueError, match=r"validation rows have no offsets.* Use cv"):
+    with pytest.raises(ValueError, match=r"validation rows cannot have.* Use cv"):
         glru.stepwise(problem, X_val=X, y_val=y, criterion="deviance")
 
 

@@ -566,7 +566,7 @@ def test_a_factor_that_is_off_costs_width_and_no_proof(seed, monkeypatch):
     monkeypatch.undo()
     for row in range(3):
         alone = space.problem.without(np.array([row]))
-        region = ClassEllipsoid.at(alone, train(alone, tol=1e-12).point).stepped()
+        region = ClassEllipsoid.at(alone, train(alone, tol=1e-12).point).take_step()
         _, scores, _ = retrained_without(problem, row)
         queries = np.concatenate([scores, scores[0] - scores])
         lower, upper = region.queries(space.problem.matrix[[row]], np.zeros(1, dtype=np.intp))
@@ -591,7 +591,7 @@ def test_rows_whose_scores_are_off_move_the_optimum_within_the_region(seed):
         return (slopes.T @ X).ravel() + 0.01 * flat
 
     best = minimize(objective_of, np.zeros(9), jac=gradient_of, method="BFGS", options={"gtol": 1e-9}).x.reshape(3, 3)
-    region = ClassEllipsoid.at(problem, glru.solve(problem, tol=1e-12).point).stepped()
+    region = ClassEllipsoid.at(problem, glru.solve(problem, tol=1e-12).point).take_step()
     lower, upper = region.coef_bounds()
     assert np.all((lower <= best) & (best <= upper))
     assert not np.allclose(best, region.point.coef, rtol=0.0, atol=1e-6)

@@ -28,7 +28,7 @@ def make(loss, fit_intercept, scaling, seed):
 def moved_models(problem, row, random, sizes):
     """Models near the one without a row, one per column: farther and farther away."""
     point = glru.solve(problem.without(np.array([row])), tol=1e-14).point
-    model = point.packed(problem.fit_intercept)
+    model = point.pack(problem.fit_intercept)
     spread = np.append(1.0 / np.abs(problem.X).max(axis=0), 1.0)[: model.size]
     return model[:, None] + random.normal(size=(model.size, sizes.size)) * spread[:, None] * sizes
 

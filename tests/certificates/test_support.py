@@ -135,7 +135,7 @@ def test_a_column_that_some_strengths_let_in_is_not_proven_to_be_off_the_support
     assert SupportEllipsoid(near, point).proven
     # A radius of almost nothing, so that it is the limit itself that decides.
     support = Support(near, guess_support(near, point))
-    model, norms = support.restrict(point).packed(True)[:, None], (np.ones(asked.n_columns + 1), np.ones(asked.n_rows))
+    model, norms = support.restrict(point).pack(True)[:, None], (np.ones(asked.n_columns + 1), np.ones(asked.n_rows))
     assert support.holds(model, np.zeros(1), *norms).holds[0]
     assert not support.holds(model, np.zeros(1), *norms, share=share).holds[0]
 
@@ -145,7 +145,7 @@ def test_a_support_is_proven_of_the_optimum_and_not_of_the_model():
     asked = problem("logistic")
     solution = glru.solve(asked, tol=1e-12)
     support = Support(asked, guess_support(asked, solution.point))
-    model = support.restrict(solution.point).packed(True)[:, None]
+    model = support.restrict(solution.point).pack(True)[:, None]
     norms = np.ones(asked.n_columns + 1), np.ones(asked.n_rows)
     assert support.holds(model, np.zeros(1), *norms).holds[0]
     least = float(np.abs(model[: support.columns.size]).min())

@@ -77,7 +77,7 @@ def test_models_without_columns_are_within_the_metric_with_them(seed):
         for _ in range(4):
             lower, upper = here.queries(problem.matrix, y)
             assert np.all((lower[:, 4:] <= exact) & (exact <= upper[:, 4:]))
-            here = here.stepped()
+            here = here.take_step()
 
 
 def test_removals_need_one_hessian_and_few_trainings():

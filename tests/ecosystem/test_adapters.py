@@ -195,7 +195,7 @@ def test_a_subclass_is_not_taken_for_its_parent():
 
 def test_changes_that_shift_other_rows_are_refused():
     for estimator, data in (SHIFTING["balanced"], SHIFTING["scaled"]):
-        with pytest.raises(ValueError, match=r"more than the change itself.*give the model alone"):
+        with pytest.raises(ValueError, match=r"when the data changes, .* as well.*give the model alone"):
             translate_change(adapt(estimator, *data()), 0, glru.RemoveRows([0]))
 
 

@@ -173,7 +173,7 @@ def constrained():
 REFUSED = {
     "link": (
         lambda: sm.GLM(AMOUNTS, X[:, :1], family=sm.families.Gamma()).fit(),
-        "Gamma is known with the Log link; got InversePower",
+        "Gamma is supported with the Log link; got InversePower",
     ),
     "probit": (lambda: sm.Probit(LABELS, X).fit(disp=0), r"got .*Probit\. Its loss has no proof"),
     "alpha": (lambda: sm.NegativeBinomial(COUNTS, X[:, :3]).fit(disp=0), r"estimates alpha .* fit sm\.GLM"),

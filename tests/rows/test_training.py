@@ -89,11 +89,11 @@ def test_the_line_search_comes_near_the_minimum(fit_intercept, tmp_path):
         step = -np.sign(slope @ direction) * size * direction
 
         def value(length, step=step):
-            there = point.moved(step, length)
+            there = point.move(step, length)
             return duality.primal_value(problem, there.coef, problem.scores(there.coef, there.intercept))
 
         def derivative(length, step=step):
-            there = point.moved(step, length)
+            there = point.move(step, length)
             return float(assemble_gradient(blocks.totals, there, expand(blocks, there).gradient) @ step)
 
         def has_fallen(length, value=value):
@@ -183,6 +183,6 @@ def test_what_cannot_be_trained_is_refused(tmp_path):
 
 def test_a_point_moves_in_its_unknowns():
     point = glru.Point(np.array([1.0, 2.0]), 3.0)
-    assert np.array_equal(point.packed(True), [1.0, 2.0, 3.0])
-    moved = point.moved(np.array([1.0, 1.0, 2.0]), 0.5)
-    assert np.array_equal(moved.packed(True), [1.5, 2.5, 4.0])
+    assert np.array_equal(point.pack(True), [1.0, 2.0, 3.0])
+    moved = point.move(np.array([1.0, 1.0, 2.0]), 0.5)
+    assert np.array_equal(moved.pack(True), [1.5, 2.5, 4.0])

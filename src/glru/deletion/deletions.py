@@ -122,7 +122,7 @@ class Reference:
     def bound_radius(self, lower: Array, upper: Array) -> tuple[Array, float]:
         """The middle of bounds of every coefficient (the intercept last), and at least its distance in the metric from what they hold."""
         if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
-            return self.point.packed(self.problem.fit_intercept), np.inf
+            return self.point.pack(self.problem.fit_intercept), np.inf
         middle = 0.5 * lower + 0.5 * upper
         half = np.maximum(upper - middle, middle - lower) * (1.0 + FEW)
         far = float(length(np.abs(self.metric.factor) @ half))
@@ -146,7 +146,7 @@ def _step_closer(solution: Solution) -> Solution:
     metric = make_column_metric(problem.totals, hessian)
     for _ in range(CHORD_STEPS if metric.eta < 1.0 else 0):
         assert here.rows is not None
-        ahead = point.moved(-metric.solve(assemble_gradient(problem.totals, point, here.gradient)))
+        ahead = point.move(-metric.solve(assemble_gradient(problem.totals, point, here.gradient)))
         scores = problem.scores(ahead.coef, ahead.intercept)
         moved, drift = (constant * float(np.abs(scores - before).max()) for before in (here.rows.scores, base))
         # The step that follows is exact, and leaves hardly more than its square.
@@ -204,7 +204,7 @@ def _make_trained_reference(solution: Solution, budget: Budget) -> Reference:
     found = Reference(problem, best.point, metric, metric.eta + FEW, 0.0, values, errors)
     middle, radius = found.bound_radius(*_bound_coefs(problem, best.point))
     # The model itself is the centre; the middle of the bounds differs from it by their asymmetry.
-    apart = float(length(np.abs(metric.factor) @ np.abs(middle - best.point.packed(problem.fit_intercept))))
+    apart = float(length(np.abs(metric.factor) @ np.abs(middle - best.point.pack(problem.fit_intercept))))
     radius = (radius + apart) * (1.0 + FEW)
     # Curvatures at the optimum are those at the computed scores up to their moves; where they may jump, the computed ones are meant.
     used = problem.weights > 0.0
@@ -469,7 +469,7 @@ class Deletions:
         if family is self.family:
             return moves
         reference, fit_intercept = self.reference, self.problem.fit_intercept
-        apart = family.point.packed(fit_intercept) - reference.point.packed(fit_intercept)
+        apart = family.point.pack(fit_intercept) - reference.point.pack(fit_intercept)
         across = reference.metric.factor @ family.base.metric.inverse
         return moves @ across.T + reference.metric.factor @ apart
 
@@ -479,7 +479,7 @@ class Deletions:
             return 1.0
         # The family's Hessian has larger weights, and curvatures at its own base.
         reference, fit_intercept = self.reference, self.problem.fit_intercept
-        apart = family.point.packed(fit_intercept) - reference.point.packed(fit_intercept)
+        apart = family.point.pack(fit_intercept) - reference.point.pack(fit_intercept)
         moved = family.base.constant * float(self.reference.norms[self.problem.weights > 0.0].max())
         moved *= float(length(reference.metric.factor @ apart)) * (1.0 + reference.metric.solve_error)
         squared = (1.0 + family.eta) / max(1.0 - reference.theta, 1e-3) * float(np.exp(moved))
@@ -623,7 +623,7 @@ class Deletions:
 
     def _take_model(self, member: int, model: Array, radius: float, stage: str) -> None:
         reference = self.reference
-        moves = reference.metric.factor @ (model - reference.point.packed(self.problem.fit_intercept))
+        moves = reference.metric.factor @ (model - reference.point.pack(self.problem.fit_intercept))
         self._take_in(np.array([member]), moves[None, :], np.array([radius]), stage)
 
     def _refine(self, problem: Problem, member: int, width: float) -> None:
@@ -645,7 +645,7 @@ class Deletions:
             for norm in ("fro", 2):
                 ratio = float(np.linalg.norm(across, norm))
                 ratio *= 1.0 + 4.0 * (region.metric.solve_error + reference.metric.solve_error)
-                self._take_model(member, region.point.packed(problem.fit_intercept), region.radius * ratio, "refine")
+                self._take_model(member, region.point.pack(problem.fit_intercept), region.radius * ratio, "refine")
                 if self.radii[member] <= width * self.scale[member]:
                     return
         # What is nearly known is limited by rounding, and other regions would not know it better.
@@ -678,7 +678,7 @@ class _MeasuredRows:
         inner, deletions, family = self.inner, self.deletions, self.inner.family
         here, ahead, nu = inner.radii()
         better = ahead < here
-        origin = family.point.packed(deletions.problem.fit_intercept)[:, None]
+        origin = family.point.pack(deletions.problem.fit_intercept)[:, None]
         moves = (inner.models - origin) + np.where(better, inner.steps, 0.0)
         radii = np.minimum(here, ahead)
         grown = radii * deletions._growth(family)

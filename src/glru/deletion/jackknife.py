@@ -56,7 +56,7 @@ class Jackknife(DeletionResult):
     center : {"estimate", "mean"}
         What the covariance is centred at.
     unknown : array of int
-        Rows or groups without which there is no optimum, or none that is proven: every interval is infinite where there are some.
+        Rows or groups without which no optimum is proven to exist; if there are any, every interval is infinite.
     decided_by : dict
         How many models each stage decided.
     n_trainings : int
@@ -190,7 +190,7 @@ class Jackknife(DeletionResult):
 
         With :math:`\mu_{-i}` the prediction of the model without row ``i`` (or its group) and :math:`R_i = |y_i - \mu_{-i}(x_i)|`, the interval of ``x`` goes
         from the :math:`(n + 1 - k)`-th smallest of :math:`\mu_{-i}(x) - R_i` to the ``k``-th smallest of :math:`\mu_{-i}(x) + R_i`,
-        :math:`k = \lceil \text{level} (n + 1) \rceil`; where there are too few rows for the level, to infinity. It holds a new target with a probability of at least
+        :math:`k = \lceil \text{level} (n + 1) \rceil`; with too few rows for the level, to infinity. It contains a new target with probability at least
         :math:`2\,\text{level} - 1`, usually about ``level``, if rows are exchangeable [1]_.
 
         Parameters
@@ -200,7 +200,7 @@ class Jackknife(DeletionResult):
         level : float, default=0.9
             The level.
         offset : array of shape (n_queries,), default=None
-            The offsets of the new rows, of a model with an offset.
+            The offsets of the new rows, for a model with an offset.
 
         Returns
         -------

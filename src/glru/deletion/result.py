@@ -69,7 +69,7 @@ class DeletionResult(Shown):
     @property
     def coef(self) -> Array:
         """The coefficients of the model of all rows, the intercept last."""
-        return self._deletions.reference.point.packed(self.problem.fit_intercept)
+        return self._deletions.reference.point.pack(self.problem.fit_intercept)
 
     @property
     def decided_by(self) -> dict[str, int]:
@@ -164,8 +164,8 @@ class Influence(DeletionResult, HeldOutScores):  # type: ignore[override]
     Attributes
     ----------
     cooks_distance, leverage, score_change, dffits, held_out_score, deletion_residual, deviance_residual : array of shape (n_rows,)
-        The middles of the certified intervals; :meth:`measure_bounds` gives the ends. Not a number where nothing is known: without the row there is
-        no optimum, or none that is unique.
+        The middles of the certified intervals; :meth:`measure_bounds` gives the ends. NaN where nothing is known, because there is no
+        unique optimum without the row.
     bounds, labels, decided, n_errors, metric_bounds
         As in :class:`glru.results.LOOCVResult`: bounds of the held-out scores, and what follows from them.
     coef_names : list of str
@@ -176,7 +176,8 @@ class Influence(DeletionResult, HeldOutScores):  # type: ignore[override]
         Bounds of :math:`\varphi`: 1; for the squared loss the weighted residual variance with :math:`n - p` degrees of freedom, for the Gamma and
         Tweedie losses Pearson's statistic divided by them.
     width : float
-        What was asked for: a row's move is known to this share of its length, or of the root mean square of all lengths where that is more.
+        The accuracy that was asked for: the change of the model without a row is known to this share of its length, or of the root
+        mean square of all lengths if that is more.
     stages : array of str
         What gave each row's interval: "closed form", "second order", "newton", "refine", "training"; "open": wider than asked.
     decided_by : dict
@@ -479,12 +480,12 @@ class Influence(DeletionResult, HeldOutScores):  # type: ignore[override]
         return chosen.astype(np.intp)
 
     def dfbeta(self, rows: Sequence[int] | Rows | None = None) -> Bounds:
-        """Certified ends of the change of every coefficient, of all rows' model less the one without a row.
+        """Certified ends of the change of every coefficient: the model of all rows minus the model without a row.
 
         Parameters
         ----------
         rows : sequence of int, default=None
-            The rows; all if not given, which takes an array of all rows and coefficients for each end.
+            The rows; all if not given, which takes memory for every row and coefficient, twice.
 
         Returns
         -------
@@ -539,7 +540,7 @@ class Influence(DeletionResult, HeldOutScores):  # type: ignore[override]
     def fitted_changes(
         self, rows: Sequence[int] | Rows | None = None, of: Sequence[int] | Rows | None = None
     ) -> Bounds:
-        """Certified ends of the change of all fitted values, on the scale of the scores, of all rows' model less the one without a row.
+        """Certified ends of the change of all fitted values, on the scale of the scores: the model of all rows minus the model without a row.
 
         Parameters
         ----------
@@ -560,7 +561,7 @@ class Influence(DeletionResult, HeldOutScores):  # type: ignore[override]
             return negate(around(moves, np.outer(self._slack(chosen), norms)))
 
     def top(self, k: int = 10, by: str = "cooks_distance", column: str | int | None = None) -> Ranking:
-        """The rows in which a quantity is largest in absolute value; only rows that contest a place are narrowed further.
+        """The rows in which a quantity is largest in absolute value; only intervals of rows whose rank is open are narrowed further.
 
         Parameters
         ----------

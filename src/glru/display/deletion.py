@@ -1,5 +1,6 @@
 """The pictures of case deletion: residuals against leverages, Cook's distance row by row, and DFBETAS."""
 
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -22,6 +23,7 @@ SMALL_MARKS_FROM = 2000
 
 
 @final
+@dataclass(eq=False, repr=False)
 class DeletionDisplay(Display):
     r"""What leaving out each row does to a model.
 
@@ -48,18 +50,13 @@ class DeletionDisplay(Display):
     ((50, 2), ['x0', 'x1'])
     """
 
-    def __init__(
-        self,
-        kind: str,
-        lower: Array,
-        upper: Array,
-        cooks_distance: Array,
-        leverage: Array,
-        unit: float,
-        names: list[str],
-    ) -> None:
-        self.kind, self.lower, self.upper, self.names = kind, lower, upper, names
-        self.cooks_distance, self.leverage, self.unit = cooks_distance, leverage, unit
+    kind: str
+    lower: Array
+    upper: Array
+    cooks_distance: Array
+    leverage: Array
+    unit: float
+    names: list[str]
 
     @classmethod
     def from_result(
@@ -123,13 +120,10 @@ class DeletionDisplay(Display):
         largest = max(float(np.max(self.cooks_distance, where=known, initial=0.0)), 1e-300)
         least = 3.0 if residuals.size >= SMALL_MARKS_FROM else 10.0
         sizes = least + 120.0 * self.cooks_distance / largest
-        for mine, color, name in (
-            (known & ~high, BLUE, None),
-            (high, ORANGE, f"Cook's distance above 4 / n ({high.sum()})"),
-        ):
-            ax.scatter(
-                self.leverage[mine], residuals[mine], s=sizes[mine], color=color, alpha=0.6, linewidth=0, label=name
-            )
+        name = f"Cook's distance above 4 / n ({high.sum()})"
+        for mine, color, label in ((known & ~high, BLUE, None), (high, ORANGE, name)):
+            style = {"color": color, "alpha": 0.6, "linewidth": 0, "label": label}
+            ax.scatter(self.leverage[mine], residuals[mine], s=sizes[mine], **style)
         if residuals.size < SMALL_MARKS_FROM:
             ax.vlines(self.leverage[known], self.lower[known], self.upper[known], color="black", linewidth=0.7)
         self._contours(ax, residuals[known])
@@ -166,13 +160,8 @@ class DeletionDisplay(Display):
             if not many:
                 ax.vlines(rows[mine], self.lower[mine], self.upper[mine], color="black", linewidth=2.0)
         ax.plot(rows[high], self.cooks_distance[high], "o", color=ORANGE, markersize=3 if many else 4)
-        ax.axhline(
-            self._threshold,
-            color=GREY,
-            linestyle="--",
-            linewidth=0.8,
-            label=f"4 / n, exceeded by {int(high.sum())} rows",
-        )
+        label = f"4 / n, exceeded by {int(high.sum())} rows"
+        ax.axhline(self._threshold, color=GREY, linestyle="--", linewidth=0.8, label=label)
         self._mark(ax, rows.astype(float), self.cooks_distance)
         ax.set_ylim(bottom=0.0)
         ax.set_xlabel("row")

@@ -1,6 +1,7 @@
 """Pictures of named quantities, of a regularisation path, and of a stepwise selection."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -73,6 +74,7 @@ PATH_CRITERIA = {
 
 
 @final
+@dataclass(eq=False, repr=False)
 class RegularizationPathDisplay:
     """Leave-one-out errors and losses over the strength of the penalty, with the best one marked.
 
@@ -102,11 +104,12 @@ class RegularizationPathDisplay:
     'best lam: 0.01, certified (10 errors)'
     """
 
-    def __init__(
-        self, lams: Array, bands: Bands, best: int, criterion: str, certified: bool, axis: str = "lam"
-    ) -> None:
-        self.lams, self.bands, self.best = lams, bands, best
-        self.criterion, self.certified, self.axis = criterion, certified, axis
+    lams: Array
+    bands: Bands
+    best: int
+    criterion: str
+    certified: bool
+    axis: str = "lam"
 
     @classmethod
     def from_path(cls, path: LOOCVPath, as_C: bool = False) -> "RegularizationPathDisplay":
@@ -157,10 +160,7 @@ class RegularizationPathDisplay:
         for panel, (name, (lower, upper)) in zip(panels, self.bands.items(), strict=True):
             finite = np.isfinite(upper)
             top = 1.1 * float(upper[finite].max()) if finite.any() else 1.0
-            panel.fill_between(self.lams, lower, np.where(finite, upper, top), color=BLUE, alpha=0.25, linewidth=0)
-            panel.plot(self.lams, lower, color=BLUE, marker="^", markersize=4, label="certified lower end")
-            shown = np.where(finite, upper, np.nan)
-            panel.plot(self.lams, shown, color=GREEN, marker="v", markersize=4, label="certified upper end")
+            draw_band(panel, self.lams, lower, np.where(finite, upper, np.nan), np.where(finite, upper, top))
             label = f"best {self.axis}" + ("" if self.certified else ", not certified")
             panel.axvline(self.lams[self.best], color=ORANGE, linestyle="--", linewidth=1.5, label=label)
             panel.set_ylabel(PATH_CRITERIA[name])
@@ -172,6 +172,13 @@ class RegularizationPathDisplay:
         panels[-1].set_xlabel("strength of the penalty, lam" if self.axis == "lam" else "C")
         self.ax_, self.figure_ = panels, panels[0].figure
         return self
+
+
+def draw_band(ax: Any, x: Any, lower: Array, upper: Array, edge: Array) -> None:
+    """Certified ends over an axis; the band between them reaches to ``edge``."""
+    ax.fill_between(x, lower, edge, color=BLUE, alpha=0.25, linewidth=0)
+    ax.plot(x, lower, color=BLUE, marker="^", markersize=4, label="certified lower end")
+    ax.plot(x, upper, color=GREEN, marker="v", markersize=4, label="certified upper end")
 
 
 def _split_ends(pairs: Any) -> tuple[Array, Array]:
@@ -195,6 +202,7 @@ STEP_CRITERIA = {
 
 
 @final
+@dataclass(eq=False, repr=False)
 class StepwiseDisplay:
     """Certified intervals of the criterion along the path, with the feature that left or came at each step.
 
@@ -213,8 +221,8 @@ class StepwiseDisplay:
     n_trainings : int
         Candidates that needed a training.
     steps : sequence of (first_lower, lower, upper, value)
-        Of every step's candidates: what their values were known to be at least after the first stage, what they were
-        known to be in the end, and the value to beat.
+        For the candidates of every step: lower bounds of their values after the first stage, their final
+        bounds, and the value to beat.
 
     Examples
     --------
@@ -227,20 +235,17 @@ class StepwiseDisplay:
     array([30, 29])
     """
 
-    def __init__(
-        self,
-        lower: Array,
-        upper: Array,
-        n_features: Array,
-        moves: Sequence[str],
-        criterion: str,
-        proven: Sequence[bool],
-        n_trainings: int,
-        steps: Sequence[Inside],
-    ) -> None:
-        self.lower, self.upper, self.n_features, self.moves = lower, upper, n_features, moves
-        self.criterion, self.n_trainings, self.steps = criterion, n_trainings, steps
-        self.proven = np.array(proven, dtype=bool)
+    lower: Array
+    upper: Array
+    n_features: Array
+    moves: Sequence[str]
+    criterion: str
+    proven: Any
+    n_trainings: int
+    steps: Sequence[Inside]
+
+    def __post_init__(self) -> None:
+        self.proven = np.array(self.proven, dtype=bool)
 
     @classmethod
     def from_result(cls, result: StepwiseResult, names: Sequence[str] | None = None) -> "StepwiseDisplay":
@@ -297,9 +302,7 @@ class StepwiseDisplay:
         named = len(self.moves) <= MAX_NAMED_STEPS
         ax = make_axes(ax, height=4.4 if named else 3.6)
         places = np.arange(self.lower.size)
-        ax.fill_between(places, self.lower, self.upper, color=BLUE, alpha=0.25, linewidth=0)
-        ax.plot(places, self.lower, color=BLUE, marker="^", markersize=4, label="certified lower end")
-        ax.plot(places, self.upper, color=GREEN, marker="v", markersize=4, label="certified upper end")
+        draw_band(ax, places, self.lower, self.upper, self.upper)
         doubtful = 1 + np.flatnonzero(~self.proven[: len(self.moves)])
         if doubtful.size:
             ax.plot(

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self, final
 
 import numpy as np
@@ -80,21 +81,17 @@ def draw_sides(
         label = f"{name} ({mine.size:,})"
         ax.vlines(places[mine], bottom[mine], top[mine], linewidth=1.2, color=color, zorder=2)
         inside = mine[(scores[mine] >= low) & (scores[mine] <= high)]
-        ax.plot(
-            places[inside], scores[inside], "o", markersize=size, color=color, label=label, zorder=3, markeredgewidth=0
-        )
+        style = {"markersize": size, "color": color, "label": label, "zorder": 3, "markeredgewidth": 0}
+        ax.plot(places[inside], scores[inside], "o", **style)
     for marker, edge, beyond in (("v", low, scores < low), ("^", high, scores > high)):
         if beyond.any():
-            text = f"beyond the axis ({int(beyond.sum()):,})"
+            style = {"color": "black", "markersize": 1.5 * size, "zorder": 4, "clip_on": False}
             ax.plot(
                 places[beyond],
                 np.full(beyond.sum(), edge),
                 marker,
-                color="black",
-                markersize=1.5 * size,
-                label=text,
-                zorder=4,
-                clip_on=False,
+                label=f"beyond the axis ({beyond.sum():,})",
+                **style,
             )
     ax.axhline(0.0, color="black", linewidth=0.8, zorder=1)
     ax.set_ylim(low, high)
@@ -168,6 +165,7 @@ class Display(ABC):
 
 
 @final
+@dataclass(eq=False, repr=False)
 class LOOCVDisplay(Display):
     """Held-out intervals: of classes sorted by class and score and coloured by correct, wrong or open; of a regression over the targets.
 
@@ -196,17 +194,12 @@ class LOOCVDisplay(Display):
     10
     """
 
-    def __init__(
-        self,
-        lower: Array,
-        upper: Array,
-        y: Array,
-        title: str,
-        classes: tuple[str, str] | None = None,
-        score_name: str = "held-out score",
-    ) -> None:
-        self.lower, self.upper, self.y, self.title, self.classes = lower, upper, y, title, classes
-        self.score_name = score_name
+    lower: Array
+    upper: Array
+    y: Array
+    title: str
+    classes: tuple[str, str] | None = None
+    score_name: str = "held-out score"
 
     @property
     def verdicts(self) -> NDArray[np.int8]:
@@ -235,10 +228,8 @@ class LOOCVDisplay(Display):
             found = f"R² {result.metric_bounds('r2')[0]:.4g}" if np.ptp(result.y) else "constant targets"
             return cls(result.score_lower, result.score_upper, result.y, f"{rows}, {found}")
         if classes is None:
-            first, second = np.unique(
-                np.asarray(result.classes if isinstance(result, LOOCVResult) else result.problem.classes)
-            )
-            classes = (str(first), str(second))
+            first, second = map(str, np.unique(np.asarray(result.classes)))
+            classes = (first, second)
         errors = f"{show_count(result.errors_lower, result.errors_upper)} errors"
         more = f", {result.n_trainings} trainings beyond the first" if isinstance(result, LOOCVResult) else ""
         order = sort_sides(middle(result.bounds), result.y)
@@ -262,6 +253,7 @@ CHANGE_GROUPS: Groups = {1: ("label unchanged", BLUE), -1: ("label changed", ORA
 
 
 @final
+@dataclass(eq=False, repr=False)
 class AfterDisplay(Display):
     """Intervals of the retrained scores: of classes by the label before, coloured by whether it is proven to stay; of a regression by how much predictions change.
 
@@ -288,10 +280,11 @@ class AfterDisplay(Display):
     '69 queries after the change: 69 labels unchanged, 0 changed, 0 open'
     """
 
-    def __init__(
-        self, lower: Array, upper: Array, old_scores: Array, title: str, classes: tuple[str, str] | None = None
-    ) -> None:
-        self.lower, self.upper, self.old_scores, self.title, self.classes = lower, upper, old_scores, title, classes
+    lower: Array
+    upper: Array
+    old_scores: Array
+    title: str
+    classes: tuple[str, str] | None = None
 
     @property
     def verdicts(self) -> NDArray[np.int8]:
@@ -378,6 +371,7 @@ def format_counts(least: int, most: int) -> str:
 
 
 @final
+@dataclass(eq=False, repr=False)
 class ConfusionDisplay:
     """A certified matrix of the rows of each class by their labels, and the rows whose labels are least certain.
 
@@ -411,22 +405,16 @@ class ConfusionDisplay:
     array([50, 47, 48])
     """
 
-    def __init__(
-        self,
-        least: NDArray[np.int64],
-        most: NDArray[np.int64],
-        classes: Sequence[str],
-        rows: Sequence[Any] | NDArray[np.intp],
-        lower: Array,
-        upper: Array,
-        verdicts: NDArray[np.int8],
-        quantity: str,
-        title: str,
-        sides: tuple[str, str] = HELD_OUT,
-    ) -> None:
-        self.least, self.most, self.classes, self.rows = least, most, classes, rows
-        self.lower, self.upper, self.verdicts = lower, upper, verdicts
-        self.quantity, self.title, self.sides = quantity, title, sides
+    least: NDArray[np.int64]
+    most: NDArray[np.int64]
+    classes: Sequence[str]
+    rows: Sequence[Any] | NDArray[np.intp]
+    lower: Array
+    upper: Array
+    verdicts: NDArray[np.int8]
+    quantity: str
+    title: str
+    sides: tuple[str, str] = HELD_OUT
 
     @classmethod
     def from_result(

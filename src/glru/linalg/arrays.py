@@ -342,7 +342,7 @@ class Arrays(ABC):
     def concatenate(self, parts: Sequence[Any], axis: int) -> Any:
         """Matrices on top of each other (axis 0) or side by side (axis 1)."""
 
-    def stacked(self, matrix: Any, row: Any) -> Any:
+    def append_row(self, matrix: Any, row: Any) -> Any:
         """A matrix with one row more."""
         return self.concatenate([matrix, row[None, :]], 0)
 
@@ -357,7 +357,7 @@ class Arrays(ABC):
     def add_border(self, matrix: Any, border: Array, corner: float) -> Any:
         """A symmetric matrix with one row and column more."""
         side = self.put(np.append(border, corner))
-        return self.stacked(self.concatenate([matrix, side[:-1, None]], 1), side)
+        return self.append_row(self.concatenate([matrix, side[:-1, None]], 1), side)
 
     def add_outer_product(self, matrix: Any, left: Array, right: Array) -> Any:
         """A matrix plus the outer product of two host vectors."""

@@ -83,9 +83,9 @@ class DeviceMatrix(Matrix):
 
     def __getitem__(self, key: Any) -> "DeviceMatrix":
         rows, columns = key if isinstance(key, tuple) else (key, slice(None))
-        return DeviceMatrix(self._taken(self._taken(self.data, rows, 0), columns, 1))
+        return DeviceMatrix(self._take(self._take(self.data, rows, 0), columns, 1))
 
-    def _taken(self, array: Any, key: Any, axis: int) -> Any:
+    def _take(self, array: Any, key: Any, axis: int) -> Any:
         if isinstance(key, slice):
             # The standard leaves open what ends beyond the last row mean.
             part = slice(*key.indices(array.shape[axis]))
@@ -97,7 +97,7 @@ class DeviceMatrix(Matrix):
         return to_host(self.block(columns))
 
     def block(self, columns: NDArray[np.intp] | None = None) -> Any:
-        return self.data if columns is None else self._taken(self.data, columns, 1)
+        return self.data if columns is None else self._take(self.data, columns, 1)
 
     def copy(self) -> "DeviceMatrix":
         return DeviceMatrix(self.arrays.xp.asarray(self.data, copy=True))

@@ -46,10 +46,10 @@ def _lock_method(method: Callable[Concatenate["LiveModel", P], R]) -> Callable[C
 class LiveModel:
     """A linear model whose training data keeps changing.
 
-    A change is only recorded, at the cost of its own size. A query is answered from a certificate of what retraining on the
-    present data would give: from the stored model as it is where that costs no more than the change (no unpenalised
-    intercept), then from Newton steps, for the logistic and the squared loss. Where that leaves a queried label open, the
-    model is trained, warm-started, and stopped once the label is proven. What was computed serves all queries until the
+    A change is only recorded, at a cost proportional to its size. A query is answered by a certificate of what retraining on the
+    present data would give: first from the stored model as it is, where that costs no more than the change (no unpenalised
+    intercept), then from Newton steps, for the logistic and the squared loss. If a queried label is still open, the
+    model is trained from a warm start until the label is proven. What was computed serves all queries until the
     next change.
 
     Threads may share a live model. Methods run one at a time, so that a change or a query waits for a training that is
@@ -59,8 +59,8 @@ class LiveModel:
     Parameters
     ----------
     estimator : estimator
-        A linear model of scikit-learn or of this library, for two classes, for more in one multinomial model, or a regression (of counts and amounts, too);
-        fitted or not, it is only read.
+        A linear model of scikit-learn or of this library: a classifier of two classes, a multinomial model, or a regression (also of counts and
+        amounts). Fitted or not, it is only read.
     tol : float, default=1e-6
         Relative duality gap of :meth:`fit` and :meth:`refresh`.
     width : float, default=None
@@ -325,7 +325,7 @@ class LiveModel:
     def decision_function(self, X: Any) -> Array:
         """The scores that a classifier retrained on the present data would give, each to within half of ``width``.
 
-        A score is the middle of a proven interval of at most ``width``; where that takes it, the model is trained.
+        A score is the middle of a proven interval of at most ``width``; the model is trained if that is necessary.
         :meth:`decision_bounds` gives the intervals themselves, as tight as they are without training.
 
         Parameters
@@ -336,7 +336,7 @@ class LiveModel:
         Returns
         -------
         array of shape (n_queries,) or (n_queries, n_classes)
-            Above 0 for the second class in ``classes_``; of more than two classes a score for each, measured from the mean of all.
+            Above 0 for the second class in ``classes_``; with more than two classes one score per class, measured from their mean.
 
         Raises
         ------
@@ -358,7 +358,7 @@ class LiveModel:
 
     @_lock_method
     def predict_proba(self, X: Any) -> Array:
-        """The probabilities that a classifier retrained on the present data would give, each to within ``width / 8``, of more than two classes ``width / 4``.
+        """The probabilities that a classifier retrained on the present data would give, each to within ``width / 8`` (``width / 4`` with more than two classes).
 
         They are those of the scores of :meth:`decision_function`; the logistic function has a slope of at most 1/4.
 
@@ -442,8 +442,8 @@ class LiveModel:
         queries : array, default=None
             Queries for which the largest possible change of a score is stated.
         n_identical : int, default=0
-            How many present rows are equal to a removed one and known to be others. With another number there is no
-            receipt: a row that is still there looks the same.
+            How many present rows equal a removed one but are known to be different rows. With any other number no receipt is
+            issued, because a row that was not removed looks the same.
 
         Returns
         -------

@@ -272,8 +272,8 @@ def verify_receipt(
     queries : array, default=None
         The queries the receipt was issued for, if it was for any.
     n_identical : int, default=0
-        How many rows of X are equal to a removed one and known to be others. A receipt with another number is not valid:
-        a row that was never removed looks the same.
+        How many rows of X equal a removed one but are known to be different rows. A receipt with any other number is not valid,
+        because a row that was never removed looks the same.
 
     Returns
     -------

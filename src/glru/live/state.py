@@ -516,7 +516,7 @@ class Pending:
 @final
 @dataclass(frozen=True, eq=False)
 class State:
-    """A live model at one moment."""
+    """The state of a live model between two calls."""
 
     spec: ModelSpec  # what is minimised, and the present column names
     solution: Solution  # the stored model

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
 from glru.linalg import CHUNK_BYTES, FEW, TINY, Array, Matrix, add_work, gamma, powers_of_two, to_host
-from glru.metric.columns import factored
+from glru.metric.columns import factor_hessian
 from glru.problem import Problem
 
 EXPONENTS = 1600
@@ -179,7 +179,7 @@ class ClassMetric:
             height = _chunk_height(problem)
             depth = min(depth, height + problem.n_rows // height + 2)
         depth += self.n_scores + 16
-        self.columns = factored(hessian, False, depth, 0.0)
+        self.columns = factor_hessian(hessian, False, depth, 0.0)
         self.arrays = self.columns.arrays
         # A product of two probabilities, each off by a share of itself; what underflows is missing from the computed Hessian
         # alone, by less than the smallest normal number times a squared norm.

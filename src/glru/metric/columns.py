@@ -343,7 +343,7 @@ class DiagonalMetric(Metric):
 
 def make_column_metric(totals: Totals, hessian: Any) -> ColumnMetric:
     """The metric of a Hessian given by its upper triangle, a sum over all rows, where it lives."""
-    return factored(hessian, totals.fit_intercept, totals.depth, totals.least_curvature)
+    return factor_hessian(hessian, totals.fit_intercept, totals.depth, totals.least_curvature)
 
 
 def closest_metric(problem: Problem, hessian: Any, curvatures: Array) -> ColumnMetric:
@@ -359,7 +359,7 @@ def closest_metric(problem: Problem, hessian: Any, curvatures: Array) -> ColumnM
     return found if found.eta < metric.eta else metric
 
 
-def factored(hessian: Any, fit_intercept: bool, depth: int, least: float) -> ColumnMetric:
+def factor_hessian(hessian: Any, fit_intercept: bool, depth: int, least: float) -> ColumnMetric:
     """The metric of a Hessian, see :class:`ColumnMetric`, factored where it lives."""
     kind = ColumnMetric if get_arrays(hessian).stable else DeviceMetric
     return kind(hessian, fit_intercept, depth, least)

@@ -299,7 +299,7 @@ def _check_place(
             raise make_memory_error(problem, name)
     if method != "certified" or bound not in ("auto", "local"):
         raise ValueError(
-            f"leave-one-out of rows in blocks has method='certified' and bound='auto' only; got {method!r} and {bound!r}."
+            f"leave-one-out supports only method='certified' and bound='auto' for rows in blocks; got {method!r} and {bound!r}."
         )
     if problem.loss.several:
         if output is not None:

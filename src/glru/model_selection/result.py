@@ -97,8 +97,8 @@ class HeldOutScores(Drawable):
         ----------
         name : {"deviance", "log_loss", "accuracy", "brier", "roc_auc", "squared_error", "absolute_error", "r2", "balanced_accuracy", "macro_f1"}
             The metric. Every row counts once, whatever its weight. Log-loss and Brier score are for the logistic and the multinomial
-            loss, "deviance" for losses with a log link, whose other metrics are those of the predicted means. The Brier score of a multinomial model sums over the
-            classes, and "roc_auc" is the mean over the classes, each against the rest. One-vs-rest models have no probabilities here.
+            loss; "deviance" is for losses with a log link, whose other metrics are those of the predicted means. For a multinomial model the Brier
+            score is a sum over the classes, and "roc_auc" the mean over the classes, each against the rest. One-vs-rest models have no probabilities here.
 
         Returns
         -------
@@ -162,7 +162,7 @@ class HeldOutScores(Drawable):
         return self._bounds.errors(self._held_out()[1])
 
     def _show_metrics(self) -> list[tuple[str, str]]:
-        """The lines of the metrics that people want."""
+        """The lines of the usual metrics."""
         if self.classes is None:
             names = ["deviance"] if self.problem.loss.link != "identity" else ["squared_error", "absolute_error"]
         else:
@@ -243,13 +243,13 @@ class LOOCVResult(HeldOutScores):
     n_trainings : int
         Trainings beyond the first ones.
     limited : array of bool
-        Rows that were given up: at the optimum of all rows, trained to the limits of float64, the rounding of the
-        certificate alone leaves intervals wider than what was asked for, and leaving out one row changes that little.
-        An estimate that saves trainings, not a proof that none could decide the row.
+        Rows that were given up: even at the optimum of all rows, trained to the limits of float64, the rounding of the
+        certificate alone makes intervals wider than asked, and leaving out one row hardly changes that.
+        This is an estimate that saves trainings, not a proof that no training could decide the row.
     finest_width : float or None
         The narrowest of those intervals; None where no row was given up.
     aim : float or None
-        The width on average that intervals were narrowed to as far as that cost no training; None where another one was asked for.
+        The average width that intervals were narrowed to where that cost no training; None if another width was asked for.
     seconds : dict
         Time spent in each stage.
     n_refits, refit_reason : int, str or None

@@ -36,12 +36,12 @@ class ClassValues:
         return problem.loss.slopes_of(problem.y, self.likely)
 
 
-def packed(point: Point, fit_intercept: bool) -> Array:
+def pack_classes(point: Point, fit_intercept: bool) -> Array:
     """Coefficients and intercepts, one line per class, the intercept last."""
     return np.column_stack([point.coef, point.intercept]) if fit_intercept else point.coef
 
 
-def unpacked(model: Array, fit_intercept: bool) -> Point:
+def unpack_classes(model: Array, fit_intercept: bool) -> Point:
     """The point of coefficients with the intercepts last."""
     return (
         Point(model[:, :-1].copy(), model[:, -1].copy()) if fit_intercept else Point(model.copy(), np.zeros(len(model)))

@@ -21,7 +21,7 @@ from glru.linalg import FEW, TINY, Array, Matrix, as_matrix, gamma, powers_of_tw
 from glru.metric.classes import EXPONENTS, ClassMetric, pair_norms, score_norms
 from glru.metric.columns import ColumnMetric
 from glru.problem import Point, Problem
-from glru.regions.class_sums import ClassSums, ClassValues, packed, sum_classes, unpacked
+from glru.regions.class_sums import ClassSums, ClassValues, pack_classes, sum_classes, unpack_classes
 from glru.regions.gap import Region
 from glru.regions.local import CLOSE, local_radius
 from glru.rows import MAX_COLUMNS
@@ -146,7 +146,7 @@ class ClassEllipsoid(Region):
         absent: "Absent | None" = None,
     ) -> "ClassEllipsoid":
         """The ellipsoid around a model from sums there, in the metric of a Hessian from which scores have drifted."""
-        model, depth = packed(point, problem.fit_intercept), problem.totals.depth
+        model, depth = pack_classes(point, problem.fit_intercept), problem.totals.depth
         gradient = here.gradient + metric.strengths * model + metric.gauge * model.sum(axis=0)
         if not (metric.eta < 0.5 and drift < MAX_DRIFT):
             return cls(problem, point, metric, metric_scores, gradient, np.inf, absent)
@@ -163,7 +163,7 @@ class ClassEllipsoid(Region):
     def without(self, columns: NDArray[np.intp]) -> "ClassEllipsoid":
         """The ellipsoid that holds the optimum without some columns, after a Newton step with their coefficients at zero."""
         absent = Absent.of(self.metric, columns)
-        model, shape = packed(self.point, self.problem.fit_intercept), self.gradient.shape
+        model, shape = pack_classes(self.point, self.problem.fit_intercept), self.gradient.shape
         ahead = model - self.metric.solve(self.gradient.ravel()).reshape(shape)
         ahead = ahead - (absent.images @ absent.solve(ahead.ravel()[absent.places])).reshape(shape)
         return self._moved(ahead, absent)
@@ -171,7 +171,7 @@ class ClassEllipsoid(Region):
     def _moved(self, model: Array, absent: "Absent | None") -> "ClassEllipsoid":
         """The ellipsoid around another model in the same metric; of rows in blocks, where a pass gives it, in that of the Hessian there."""
         problem = self.problem
-        point = unpacked(model if absent is None else absent.clear(model), problem.fit_intercept)
+        point = unpack_classes(model if absent is None else absent.clear(model), problem.fit_intercept)
         if self.metric_scores is None:
             assert absent is None  # the optimum without columns is one of rows in memory
             return ClassEllipsoid.at(problem, point)
@@ -203,10 +203,10 @@ class ClassEllipsoid(Region):
         """At least the objective's distance from its optimum."""
         return self.nu * self.radius * (1.0 + FEW) + TINY**2 if np.isfinite(self.radius) else np.inf
 
-    def stepped(self) -> "ClassEllipsoid":
+    def take_step(self) -> "ClassEllipsoid":
         """The ellipsoid one Newton step further, in the same metric: a product with the data each way instead of a Hessian."""
         step = self.metric.solve(self.gradient.ravel()).reshape(self.gradient.shape)
-        return self._moved(packed(self.point, self.problem.fit_intercept) - step, self.absent)
+        return self._moved(pack_classes(self.point, self.problem.fit_intercept) - step, self.absent)
 
     def score_bounds(self, X: Matrix) -> ScoreBounds:
         return convert_queries(*self.queries(X, self.leaders(X)))

@@ -29,7 +29,7 @@ from glru.metric.columns import (
     Metric,
     OrthogonalMetric,
     closest_metric,
-    factored,
+    factor_hessian,
     make_column_metric,
 )
 from glru.metric.rows import RowMetric, RowSide, uses_rows
@@ -233,7 +233,7 @@ class LocalEllipsoid(Region):
         metric: Metric
         if hessian is not None:
             whole, depth = assemble_hessian(problem.totals, hessian), problem.totals.depth + problem.n_rows
-            metric = factored(whole, problem.fit_intercept, depth, problem.totals.least_curvature)
+            metric = factor_hessian(whole, problem.fit_intercept, depth, problem.totals.least_curvature)
         elif diagonal:
             metric = DiagonalMetric(problem, problem.weights * here.rows.curvatures)
         elif by_rows:
@@ -327,9 +327,9 @@ class LocalEllipsoid(Region):
         step: Array = -self.metric.solve(self.gradient)
         return step
 
-    def stepped(self, length: float = 1.0) -> Point:
+    def take_step(self, length: float = 1.0) -> Point:
         """The model one Newton step further, for a metric over the columns."""
-        return self.point.moved(self.step, length)
+        return self.point.move(self.step, length)
 
     def score_bounds(self, X: Matrix) -> Bounds:
         if not np.isfinite(self.radius):

@@ -161,12 +161,12 @@ class SupportEllipsoid(Region):
             self.inner, before = inner, inner.nu
             if not isinstance(inner.metric, ColumnMetric):
                 break
-            size = float(np.linalg.norm(inner.metric.factor @ here.packed(problem.fit_intercept)))
+            size = float(np.linalg.norm(inner.metric.factor @ here.pack(problem.fit_intercept)))
             if inner.nu <= NEGLIGIBLE_GRADIENT * size:
                 break
-            here = inner.stepped()
+            here = inner.take_step()
         if self.inner is not None and np.isfinite(self.inner.radius):
-            metric, model = self.inner.metric, self.inner.point.packed(problem.fit_intercept)[:, None]
+            metric, model = self.inner.metric, self.inner.point.pack(problem.fit_intercept)[:, None]
             norms, radius = metric.norms(support.problem.matrix), np.array([self.inner.radius])
             self.proven = bool(support.holds(model, radius, metric.axis_norms(), norms, share=share).holds[0])
 

@@ -21,7 +21,7 @@ from glru.cascade import (
     always,
     each,
     find_widest_rows,
-    grouped,
+    group_open,
     in_parts,
     one_by_one,
     open_rows,
@@ -430,7 +430,7 @@ class SingleRemovals(OneScore):
         """Where steps of many rows at once have ended for one that they left open."""
         for family in (self._sharp.get(float(self.run.factors[row])), self._local.get(float(self.run.factors[row]))):
             if family is not None and row in family.candidates:
-                return Point.unpacked(family.candidates[row], self.problem.fit_intercept)
+                return Point.unpack(family.candidates[row], self.problem.fit_intercept)
         return None
 
     def _candidate_on_pieces(self, row: int, problem: Problem) -> Point | None:
@@ -497,7 +497,7 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             "newton",
             "absolute values in the penalty, a smooth loss that is self-concordant or piecewise quadratic, few different weights; a Hessian for each support",
             SingleRemovals.has_support,
-            grouped,
+            group_open,
             SingleRemovals.support,
             tightens=True,
         ),
@@ -505,7 +505,7 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             "refine",
             "dense data, a loss with kinks, an L2 penalty on every column, few different weights; a few small systems for each row",
             SingleRemovals.has_kinks,
-            lambda removals: in_parts(grouped(removals)),
+            lambda removals: in_parts(group_open(removals)),
             SingleRemovals.paths,
             tightens=True,
         ),
@@ -546,7 +546,7 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             "training",
             "dense data, the hinge loss, an L2 penalty on every column, few different weights; a training of each row's own problem",
             SingleRemovals.has_hinge,
-            lambda removals: in_parts(grouped(removals)),
+            lambda removals: in_parts(group_open(removals)),
             SingleRemovals.train_together,
         ),
         TRAINING,

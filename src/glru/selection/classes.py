@@ -216,7 +216,7 @@ class ClassJudge(Judge):
             low, high = self.rows.sum_bounds(found, chosen)
             if self._is_known(goal, low, high) or not region.nu < 0.5 * before:
                 break
-            before, stage, region = region.nu, "refine", region.stepped()
+            before, stage, region = region.nu, "refine", region.take_step()
             found = intersect(found, self._leads(region, columns, forms))
         return Value(low, high, stage, self._guess(region, columns, chosen)), region, found
 

@@ -692,7 +692,7 @@ class SummedHessian(Screening):
         region = LocalEllipsoid.of_sums(model.problem.totals, Point(point.coef[chosen], point.intercept), own)
         if np.isfinite(region.nu):
             # Where these bounds are not enough, the next pass begins here.
-            model.start = region.stepped()
+            model.start = region.take_step()
         return region.score_bounds(self.X if chosen.size == self.X.shape[1] else self.X[:, chosen])
 
     def _pass(self, moves: MoveList, places: Columns, pending: "Pending") -> None:
@@ -706,7 +706,7 @@ class SummedHessian(Screening):
         for k, chosen, (problem, point), here in zip(places, columns, trials, found, strict=True):
             region = LocalEllipsoid.of_sums(problem.totals, point, here)
             if np.isfinite(region.nu):
-                self._found[moves[k]] = region.stepped()
+                self._found[moves[k]] = region.take_step()
             queries = self.X if chosen.size == self.X.shape[1] else self.X[:, chosen]
             lower, upper = region.score_bounds(queries)
             pending.take(np.array([k]), lower[:, None], upper[:, None])
@@ -728,7 +728,7 @@ class SummedHessian(Screening):
             step: Array = solve_system(hessian[np.ix_(places, places)], right, assume_a="pos", check_finite=False)
         except (LinAlgError, ValueError):
             step = np.zeros(places.size)
-        return whole.select_columns(chosen), Point(point.coef[chosen], point.intercept).moved(step)
+        return whole.select_columns(chosen), Point(point.coef[chosen], point.intercept).move(step)
 
     @cached_property
     def _sums(self) -> tuple[Point, Array, Array]:

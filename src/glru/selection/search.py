@@ -72,7 +72,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.forced and self.direction == "both":
-            raise ValueError("forced=True goes on whatever the criterion says, which in both directions never ends.")
+            raise ValueError(
+                "forced=True continues whatever the criterion says, which never ends with direction='both'."
+            )
 
 
 def start_of(problem: Any, X_val: Any, y_val: Any, settings: Settings) -> tuple[Problem, Point | None, Any]:
@@ -550,7 +552,9 @@ def validation_rows(problem: Problem, X_val: Any, y_val: Any) -> tuple[Matrix, A
     X = match_columns(X, names, problem.column_names)
     X = problem.matrix.bring(X) if problem.in_memory else X
     if isinstance(problem.loss, WithOffset):
-        raise ValueError("validation rows have no offsets, which the problem has. Use cv instead of X_val and y_val.")
+        raise ValueError(
+            "the problem has offsets, which validation rows cannot have. Use cv instead of X_val and y_val."
+        )
     if problem.loss.task == "regression":
         y = _inputs.as_vector(y_val, X.shape[0], "y_val")
         problem.loss.check_targets(y)

@@ -20,7 +20,7 @@ from glru.sklearn.column_maps import ColumnChanges, follow
 from glru.sklearn.columns import Splits
 from glru.sklearn.objectives import Objective, Seen, Targets, objective_of, targets_of
 from glru.sklearn.preprocessing import Preprocessing, count_rows, fit_steps, is_a, keep_steps, steps_of
-from glru.updates.refits import Refits, Variant, rescaled
+from glru.updates.refits import Refits, Variant, rescale
 
 CONSTANT = "(intercept)"
 """The name of the column whose coefficient is a penalised intercept."""
@@ -114,7 +114,7 @@ class Adapted:
         first, n_first = self.problems[0], self.offset
         derived: dict[str, Any] = {}
         if changes is not None and changes.strengths is not None:
-            derived["penalty"] = rescaled(first.penalty, np.append(np.ones(n_first), changes.strengths[k]))
+            derived["penalty"] = rescale(first.penalty, np.append(np.ones(n_first), changes.strengths[k]))
         if changes is not None and changes.fills is not None and changes.filled is not None:
             places = np.flatnonzero(changes.fills[k])
             values = first.matrix.dense(places + n_first) + changes.filled[:, places] * changes.fills[k, places]

@@ -212,8 +212,8 @@ def _tweedie_loss(model: Any) -> Loss:
         return Squared()
     if link != "log" or not 1.0 <= power <= 2.0:
         raise ValueError(
-            f"TweedieRegressor is known with power 0 and the identity link, and with a power from 1 to 2 and the log link; got power={model.power!r} "
-            f"and link={model.link!r}. Use one of these: other powers and links have no proof here."
+            f"TweedieRegressor is supported with power 0 and the identity link, and with a power from 1 to 2 and the log link; got power={model.power!r} "
+            f"and link={model.link!r}. Use one of these: nothing is proven for other powers and links."
         )
     return Poisson() if power == 1.0 else Gamma() if power == 2.0 else Tweedie(power)
 

@@ -84,7 +84,7 @@ class ModelCertificate(ScoreProofs):
 
     @property
     def gap(self) -> float:
-        """The objective is above its optimum by at most this much."""
+        """Upper bound of how far the objective is above its optimum."""
         return sum(certificate.gap for certificate in self.fitted)
 
     @property
@@ -193,8 +193,7 @@ def translate_change(adapted: Adapted, k: int, change: Change) -> Change:
         raise TypeError(f"change must be a glru change such as glru.RemoveRows([3]); got {change!r}.")
     if adapted.shifts is not None:
         raise ValueError(
-            f"when the data changes, {adapted.shifts}, which is more than the change itself. "
-            "Scale or weight the data first and give the model alone."
+            f"when the data changes, {adapted.shifts} as well. Scale or weight the data first and give the model alone."
         )
     steps = change.steps if isinstance(change, Composite) else (change,)
     if len(steps) > 1 and adapted.targets.class_weight is not None:

@@ -176,7 +176,7 @@ def train(
         _require_smooth(problem, solver)
     until, before = _limit_until(until, budget), counted()
     with calm_blas(problem.work):
-        plan: Plan = choose(problem, start) if solver == "auto" else [(checked(problem, solver), np.inf)]
+        plan: Plan = choose(problem, start) if solver == "auto" else [(check_solver(problem, solver), np.inf)]
         point = choose_start(problem, start)
         cold = not point.coef.any() and point.dual is None
         if start is None and plan[0][0] in ("newton", "newton-cg"):
@@ -287,7 +287,7 @@ def _direct_cost(problem: Problem, n_steps: int) -> float:
     return n_grams * problem.matrix.gram_cost + n_steps * (0.02 * float(size) ** 3 + problem.matrix.product_cost)
 
 
-def checked(problem: Problem, solver: str) -> str:
+def check_solver(problem: Problem, solver: str) -> str:
     """The solver's name if it can train the problem, otherwise an error that says what it lacks."""
     loss = problem.loss
     if loss.several and solver not in CLASS_SOLVERS:

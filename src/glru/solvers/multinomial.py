@@ -23,7 +23,7 @@ from glru.losses.logistic import softmax
 from glru.metric.classes import class_hessian, read_strengths
 from glru.penalties import L2
 from glru.problem import Point, Problem
-from glru.regions.class_sums import packed, sum_classes, unpacked
+from glru.regions.class_sums import pack_classes, sum_classes, unpack_classes
 from glru.regions.classes import ClassEllipsoid
 from glru.solvers.newton import Run, State, Stop, end, step_length
 
@@ -91,12 +91,12 @@ def approach_classes(problem: Problem, start: Point, stop: Stop, solve: Callable
 def class_newton_in_passes(problem: Problem, start: Point, stop: Stop) -> Run:
     """Newton steps over rows in blocks: a pass sums value, gradient and Hessian at a model, and the local certificate there proves its gap."""
     strengths, fit_intercept = read_strengths(problem), problem.fit_intercept
-    model = packed(start, fit_intercept)
+    model = pack_classes(start, fit_intercept)
     model = model - model.mean(axis=0)
     value, descent, length, step, run = np.inf, 0.0, 1.0, np.zeros_like(model), None
     while True:
         there = model + length * step
-        point = unpacked(there, fit_intercept)
+        point = unpack_classes(there, fit_intercept)
         here = sum_classes(problem, point)
         found = here.value + 0.5 * float(np.sum(strengths * np.square(there)))
         if run is not None and not found <= value + 1e-4 * length * descent + gamma(problem.totals.depth) * found:
@@ -261,7 +261,7 @@ def _run(problem: Problem, start: Point, stop: Stop, solver: "_Direct | _Product
     loss, strengths, weights = problem.loss, read_strengths(problem), problem.weights
     assert isinstance(loss, Multinomial)
     rows = np.arange(problem.n_rows)
-    model = packed(start, problem.fit_intercept)
+    model = pack_classes(start, problem.fit_intercept)
     model = model - model.mean(axis=0)
     scores = _scores(problem, model)
     dual: Array | None = start.dual
@@ -275,7 +275,7 @@ def _run(problem: Problem, start: Point, stop: Stop, solver: "_Direct | _Product
         # The gap after a full step is about the square of its decrement.
         promising = max(stop.target(value), PROMISING * np.sqrt(stop.tol) * value)
         if not proven and (decrement <= promising or n_iter >= stop.max_iter):
-            return Run(unpacked(model, problem.fit_intercept), n_iter, "converged")
+            return Run(unpack_classes(model, problem.fit_intercept), n_iter, "converged")
         if stop.until is not None or decrement <= promising or n_iter >= stop.max_iter:
             state = _state(problem, n_iter, value, model, scores, dual, slopes, stop)
             status = stop.check(state)
@@ -335,7 +335,7 @@ def _state(
     stop: Stop,
 ) -> State:
     """The state at a model with the linearised dual point, or that of the model's own slopes where this one ends nothing and that is better."""
-    point = unpacked(model, problem.fit_intercept)
+    point = unpack_classes(model, problem.fit_intercept)
     if slopes is None:
         slopes = problem.loss.gradient(problem.y, scores)
         value = duality.primal_value(problem, point.coef, scores)

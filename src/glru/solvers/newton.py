@@ -492,7 +492,7 @@ class Place(ABC):
         """The Newton direction, the objective's derivative along it, and the rounding error of that."""
 
     @abstractmethod
-    def moved(self, step: Step, length: float, floor: Floor) -> "tuple[Place, float]":
+    def move(self, step: Step, length: float, floor: Floor) -> "tuple[Place, float]":
         """The place after a step of some length, and the objective's derivative along the step there."""
 
     @abstractmethod
@@ -583,7 +583,7 @@ class InMemory(Place):
         noise = 8.0 * UNIT * (float(np.abs(weighted).sum()) + abs(step.slope))
         return step, float(weighted.sum()) + step.slope, noise
 
-    def moved(self, step: Step, length: float, floor: Floor) -> tuple[Place, float]:
+    def move(self, step: Step, length: float, floor: Floor) -> tuple[Place, float]:
         scores = self.scores + length * step.scores
         penalty = self.penalty + length * step.slope + 0.5 * length**2 * step.curvature
         there = InMemory(self.space, self.unknowns + length * step.move, scores, penalty)
@@ -667,8 +667,8 @@ class InBlocks(Place):
         noise = 8.0 * UNIT * float(np.abs(self.gradient) @ np.abs(move)) + UNIT * self.value
         return Step(move, np.empty(0), 0.0, 0.0), float(self.gradient @ move), noise
 
-    def moved(self, step: Step, length: float, floor: Floor) -> tuple[Place, float]:
-        there = InBlocks(self.problem, self.point.moved(step.move, length), floor, self.goal)
+    def move(self, step: Step, length: float, floor: Floor) -> tuple[Place, float]:
+        there = InBlocks(self.problem, self.point.move(step.move, length), floor, self.goal)
         return there, float(there.gradient @ step.move)
 
     def again(self, floor: Floor) -> Place:
@@ -731,7 +731,7 @@ class _Search:
 
     def _look(self, length: float) -> tuple[Place, float]:
         if length not in self.seen:
-            self.seen[length] = self.place.moved(self.step, length, self.place.floor_after(self.floor, length))
+            self.seen[length] = self.place.move(self.step, length, self.place.floor_after(self.floor, length))
         return self.seen[length]
 
     def derivative(self, length: float) -> float:

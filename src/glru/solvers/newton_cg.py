@@ -360,7 +360,7 @@ def newton_cg_in_passes(problem: Problem, point: Point, stop: Stop) -> Run:
     search = _Search(problem, stop)
     minimize(
         search.value,
-        point.packed(problem.fit_intercept) * search.scales,
+        point.pack(problem.fit_intercept) * search.scales,
         jac=True,
         hessp=search.product,
         method="trust-ncg",
@@ -386,7 +386,7 @@ class _Search:
         self.status: Status = "max_iter"
 
     def _point(self, unknowns: Array) -> Point:
-        return zero_point(self.problem).moved(unknowns / self.scales)
+        return zero_point(self.problem).move(unknowns / self.scales)
 
     def value(self, unknowns: Array) -> tuple[float, Array]:
         """Objective and gradient."""

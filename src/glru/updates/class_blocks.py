@@ -10,7 +10,7 @@ from glru.bounds import Bounds
 from glru.linalg import Array
 from glru.metric.classes import ClassMetric
 from glru.problem import Point, Problem
-from glru.regions.class_sums import ClassSums, packed, sum_classes, unpacked
+from glru.regions.class_sums import ClassSums, pack_classes, sum_classes, unpack_classes
 from glru.rows import Memory
 from glru.sums import chunks
 from glru.updates.batch import Decided
@@ -57,7 +57,7 @@ class ClassBlocks:
     def __init__(self, problem: Problem, start: Point, here: ClassSums | None = None) -> None:
         self.problem, self.usable = problem, False
         with np.errstate(all="ignore"):
-            self._find_base(packed(start, problem.fit_intercept), here)
+            self._find_base(pack_classes(start, problem.fit_intercept), here)
 
     def _find_base(self, model: Array, here: ClassSums | None) -> None:
         """The start itself, or where its Newton step is long a model that a few of these lead to, one pass each."""
@@ -65,7 +65,7 @@ class ClassBlocks:
         factors = 0.5 * (least + most), least, most
         for _ in range(MAX_METRICS):
             if here is None:
-                here = sum_classes(problem, unpacked(model, problem.fit_intercept))
+                here = sum_classes(problem, unpack_classes(model, problem.fit_intercept))
             metric = ClassMetric(problem, None, factors[0], here.hessian)
             if not metric.eta < MAX_ETA:
                 return

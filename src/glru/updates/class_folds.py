@@ -31,7 +31,7 @@ from glru.linalg import FEW, TINY, Array, Matrix, gamma
 from glru.metric.classes import EXPONENTS
 from glru.metric.columns import ColumnMetric, DiagonalMetric
 from glru.problem import Point, Problem
-from glru.regions.class_sums import packed, unpacked
+from glru.regions.class_sums import pack_classes, unpack_classes
 from glru.regions.classes import make_unbounded_queries, widen_queries
 from glru.regions.local import bound_row_norm, local_radius
 from glru.updates.class_removals import weight_share
@@ -189,7 +189,7 @@ class ClassFolds:
 
     def approach(self, point: Point) -> None:
         """Make what stands in front of the Newton systems of many folds near a model: of dense data one block for all classes, from their mean curvatures."""
-        mean, model = np.array([len(self.folds)]), packed(point, self.free)
+        mean, model = np.array([len(self.folds)]), pack_classes(point, self.free)
         place = self.at((model - model.mean(axis=0))[None], mean)
         if not self.problem.matrix.stores_zeros or self.size > SHARED_COLUMNS:
             return self.renew_blocks(place, mean)
@@ -399,7 +399,7 @@ class ClassFolds:
             if self.n_products > STALE:
                 self.renew_blocks(place, mean)
         self.solve = None  # made anew near the folds
-        return unpacked(place.models[0], self.free)
+        return unpack_classes(place.models[0], self.free)
 
     def errors(self, models: Array) -> tuple[Array, Array]:
         """The error of a row's score under each of some models is at most its length times the first, and the second."""
@@ -467,7 +467,7 @@ class ClassFolds:
         active = np.arange(len(self.folds))
         queries = [self.problem.matrix[test] for test in tests]
         found: list[Bounds | None] = [None] * active.size
-        models = np.repeat(packed(start, self.free)[None], active.size, axis=0)
+        models = np.repeat(pack_classes(start, self.free)[None], active.size, axis=0)
         models -= models.mean(axis=1, keepdims=True)
         metrics: dict[int, FoldMetric] = {}
         mean, shared = np.array([active.size]), self._shares_metric()
@@ -501,7 +501,7 @@ class ClassFolds:
             active, place, before, inexact = active[kept], place.take(kept), now[kept], inexact[kept]
             if self.n_products > STALE and active.size and not self.is_shared:
                 self.renew_blocks(place, active)
-        points = [unpacked(model, self.free) for model in models]
+        points = [unpack_classes(model, self.free) for model in models]
         nothing = [
             make_unbounded_queries(test.size, self.n_scores) if known is None else known
             for test, known in zip(tests, found, strict=True)

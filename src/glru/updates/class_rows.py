@@ -21,7 +21,7 @@ from glru.losses import Multinomial
 from glru.losses.logistic import softmax
 from glru.metric.classes import EXPONENTS, ClassMetric, pair_norms
 from glru.problem import Point, Problem
-from glru.regions.class_sums import ClassSums, ClassValues, loss_gradient, packed, unpacked
+from glru.regions.class_sums import ClassSums, ClassValues, loss_gradient, pack_classes, unpack_classes
 from glru.regions.classes import count_unknowns, make_unbounded_queries, widen_queries
 from glru.updates.batch import SLOW, Certified, Decided, tighten
 from glru.updates.carried_rows import removal_factors
@@ -114,13 +114,13 @@ class ClassRows:
             self.covered &= (self.factors >= start.least) & (self.factors <= start.most)
             # Sums over all rows: those of a block may have no weight.
             self.totals, self.usable = start.totals, start.eta < MAX_ETA
-            self._set(start, ClassValues.at(problem, unpacked(start.model, problem.fit_intercept)))
+            self._set(start, ClassValues.at(problem, unpack_classes(start.model, problem.fit_intercept)))
             return
         self.totals = problem.totals
         finite = self.factors[np.isfinite(self.factors) & (problem.weights > 0.0)]
         self._cover(float(np.median(finite)) if finite.size else 1.0)
         with np.errstate(all="ignore"):
-            self._find_base(packed(start, problem.fit_intercept))
+            self._find_base(pack_classes(start, problem.fit_intercept))
         self.usable = hasattr(self, "base") and self.eta < MAX_ETA
 
     def _cover(self, middle: float) -> None:
@@ -133,7 +133,7 @@ class ClassRows:
     def _find_base(self, model: Array) -> None:
         """Newton steps until one moves no score far; the metric is the one before the last."""
         problem, fit_intercept = self.problem, self.problem.fit_intercept
-        values = ClassValues.at(problem, unpacked(model, fit_intercept))
+        values = ClassValues.at(problem, unpack_classes(model, fit_intercept))
         covered = self.factors[self.covered]
         factors = self.middle, float(covered.min(initial=self.middle)), float(covered.max(initial=self.middle))
         for _ in range(MAX_METRICS):
@@ -144,7 +144,7 @@ class ClassRows:
             gradient = losses + metric.strengths * model + metric.gauge * model.sum(axis=0)
             step = metric.solve(gradient.ravel()).reshape(model.shape)
             model = model - (step - step.mean(axis=0))
-            there = ClassValues.at(problem, unpacked(model, fit_intercept))
+            there = ClassValues.at(problem, unpack_classes(model, fit_intercept))
             moves = np.ptp(there.scores - values.scores, axis=1)[problem.weights > 0.0]
             drift, values = float(moves.max()), there
             here = ClassSums.of(problem, values, values.slopes(problem))
@@ -156,7 +156,7 @@ class ClassRows:
     @property
     def point(self) -> Point:
         """The base as a point."""
-        return unpacked(self.model, self.problem.fit_intercept)
+        return unpack_classes(self.model, self.problem.fit_intercept)
 
     @cached_property
     def forms(self) -> Array:
@@ -760,7 +760,7 @@ def _compute_batch_scores(X: Matrix, models: Any, fit_intercept: bool) -> Any:
 def _compute_batch_gradients(X: Matrix, weighted: Any, fit_intercept: bool) -> Any:
     """``X^T v`` of several vectors, and their sums for an intercept."""
     found = X.T @ weighted
-    return X.arrays.stacked(found, X.arrays.xp.sum(weighted, axis=0)) if fit_intercept else found
+    return X.arrays.append_row(found, X.arrays.xp.sum(weighted, axis=0)) if fit_intercept else found
 
 
 def _make_dense_rows(family: ClassRows, rows: Rows) -> Any:

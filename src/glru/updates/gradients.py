@@ -123,7 +123,7 @@ def _slope_sums(part: Problem, here: slice, X: Matrix, left_out: Entries, models
     sizes = weighted_norm(weights, slopes, weighted)
     gradients = X.T @ weighted
     if part.fit_intercept:
-        gradients = arrays.stacked(gradients, arrays.xp.sum(weighted, axis=0))
+        gradients = arrays.append_row(gradients, arrays.xp.sum(weighted, axis=0))
     return SlopeSums(gradients, sizes, curved, moved)
 
 
@@ -462,7 +462,7 @@ def newton_directions(
         weighted *= curvatures
         products = X.T @ weighted
         if problem.fit_intercept:
-            products = arrays.stacked(products, arrays.xp.sum(weighted, axis=0))
+            products = arrays.append_row(products, arrays.xp.sum(weighted, axis=0))
         return products + strengths * directions
 
     return -conjugate_gradients(arrays, hessians, solve, gradients, accuracy)

@@ -106,7 +106,7 @@ class GroupRows:
         systems = (1.0 + extra) * (np.eye(size) - shrunk) - extra * self.penalty
         # At the base the losses' gradient is what is left of the whole one, less the penalty's.
         whole = -(base.metric.factor @ base.step)
-        penalty = base.metric.inverse.T @ (self.strengths * base.point.packed(problem.fit_intercept))
+        penalty = base.metric.inverse.T @ (self.strengths * base.point.pack(problem.fit_intercept))
         gradients = factors[:, None] * (whole - pulls) - extra[:, 0] * penalty
         errors = base.error_norm + pull_errors + 4.0 * base.metric.solve_error * base.step_norm
         errors = factors * errors + extra[:, 0, 0] * 4.0 * (base.metric.solve_error + FEW) * float(length(penalty))
@@ -114,7 +114,7 @@ class GroupRows:
         rounded = np.where(factors > 1.0, sum_error(problem.totals.depth), FEW)
         errors += rounded * factors * (length(pulls, axis=1) + base.step_norm + float(length(penalty)))
         new = GroupCandidates(self, groups, systems, shares, theta, factors, found, gradients, errors * (1.0 + FEW))
-        start = base.point.packed(problem.fit_intercept)[:, None]
+        start = base.point.pack(problem.fit_intercept)[:, None]
         new.models = start + base.metric.inverse @ new.solve(gradients).T
         return new
 
@@ -244,7 +244,7 @@ class GroupCandidates:
     def certify(self) -> Certified:
         """Radii around the candidates and the next ones, which are told to whoever keeps them."""
         base, shares = self.family.family.base, self.shares
-        moves = (base.metric.factor @ (self.models - base.point.packed(base.metric.fit_intercept)[:, None])).T
+        moves = (base.metric.factor @ (self.models - base.point.pack(base.metric.fit_intercept)[:, None])).T
         gradients, norms, rounding, moved = self._follow(moves) if base.constant == 0.0 else self._measure()
         self.steps = self.solve(gradients)
         # What the computed steps leave of their equations counts as an error of the gradient, and so does computing it.

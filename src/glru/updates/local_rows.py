@@ -248,7 +248,7 @@ class RowRemovals:
         extra = factors - self.middle_factor
         models = [self.step, self.loss_step] if extra.any() else [self.step]
         if values is None:
-            models.append(self.point.packed(rows.fit_intercept))
+            models.append(self.point.pack(rows.fit_intercept))
         # One product reads the rows once.
         products = compute_model_scores(rows.matrix, np.column_stack(models), rows.fit_intercept)
         if values is None:
@@ -491,7 +491,7 @@ class LocalRows:
             self.converged = True
             if not self.eta < MAX_ETA or k + 1 == MAX_METRICS or self._is_close(here):
                 return
-            self.point = self.point.moved(self.base.step)
+            self.point = self.point.move(self.base.step)
             here = expand(problem, self.point, floor)
 
     def _metric(self, here: Expansion, floor: Floor) -> ColumnMetric:
@@ -506,7 +506,7 @@ class LocalRows:
         """Move the point by its Newton step; the expansion there, and the largest move of a score."""
         problem = self.problem
         gradient = assemble_gradient(problem.totals, self.point, self._middle * here.gradient)
-        self.point = self.point.moved(-metric.solve(gradient))
+        self.point = self.point.move(-metric.solve(gradient))
         there = expand(problem, self.point)
         assert here.rows is not None and there.rows is not None
         moves = np.abs(there.rows.scores - here.rows.scores)[problem.weights > 0.0]
@@ -866,7 +866,7 @@ class RowCandidates:
         common = base.step[:, None]
         if base.factors[0] < base.factors[1]:
             common = common + base.loss_step[:, None] * (factors - base.middle_factor)
-        origin = base.point.packed(fit_intercept)[:, None]
+        origin = base.point.pack(fit_intercept)[:, None]
         new.models = arrays.put(origin + common) + new.images * arrays.put(removals.multipliers)
         if family.has_second_order(n_together):
             places = coordinates(part, base.metric)

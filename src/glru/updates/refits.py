@@ -156,7 +156,7 @@ class Refits:
         if self.class_factors is not None:
             weight *= self.class_factors[row, self.list_groups(problem)]
         if self.strengths is not None:
-            changes["penalty"] = rescaled(problem.penalty, self.strengths[row])
+            changes["penalty"] = rescale(problem.penalty, self.strengths[row])
         if self.filled_columns.size:
             assert self.fills is not None and self.filled is not None
             places = self.filled_columns
@@ -273,7 +273,7 @@ def has_squares(penalty: Penalty) -> bool:
     return not penalty.absolute.any() or bool(penalty.quadratic.any())
 
 
-def rescaled(penalty: Penalty, factors: Array) -> Penalty:
+def rescale(penalty: Penalty, factors: Array) -> Penalty:
     """A penalty whose columns were divided by the roots of some factors: squares have these, absolute values their roots."""
     quadratic, absolute = penalty.quadratic * factors, penalty.absolute * np.sqrt(factors)
     if not absolute.any():

@@ -418,7 +418,7 @@ class TallCandidates:
         if problem.fit_intercept:
             block = np.vstack([block, np.ones(rows.size)])
         images = base.metric.solve(block)
-        start = base.point.packed(problem.fit_intercept) + base.step
+        start = base.point.pack(problem.fit_intercept) + base.step
         models = start[:, None] + images * removals.multipliers
         new = cls(owner, rows, removals, shares, fill_sizes, block, images, models)
         return replace(new, models=models - new.steps(owner.first_gradients(rows)))
@@ -616,7 +616,7 @@ class TallCandidates:
             block[filled] += self.fills * refits.mask[self.rows].T
         n_columns, eta, own = problem.n_columns, family.eta, np.einsum("ij,ij->j", block, self.models)
         errors = self._score_errors()
-        steps = self.models - base.point.packed(problem.fit_intercept)[:, None]
+        steps = self.models - base.point.pack(problem.fit_intercept)[:, None]
         moves = own - removals.scores
         weights = removals.weights
         if refits.class_factors is not None:

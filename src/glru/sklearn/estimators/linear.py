@@ -46,7 +46,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     n_iter_ : int
         Most iterations of a training.
     dual_gap_ : float
-        The objective (summed over the classes) is above its optimum by at most this much; proven.
+        Proven upper bound of how far the objective (summed over the classes) is above its optimum.
     solutions_ : tuple of Solution
         One solution, or one per class.
     n_features_in_, feature_names_in_
@@ -113,13 +113,13 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
     @property
     def dual_gap_(self) -> float:
-        """The objective (summed over the classes) is above its optimum by at most this much; proven."""
+        """Proven upper bound of how far the objective (summed over the classes) is above its optimum."""
         check_is_fitted(self)
         return sum(solution.gap for solution in self.solutions_) if hasattr(self, "solutions_") else self._dual_gap
 
     @property
     def certificate_(self) -> Certificate | tuple[Certificate, ...]:
-        """The certificate that all bounds are made from, rounding included; one per class if there are more than two."""
+        """The certificate from which all bounds are computed, rounding included; one per class if there are more than two."""
         self._require_data("certificate_", "glru.certify(model, X, y)")
         found = tuple(solution.certificate for solution in self.solutions_)
         return found[0] if len(found) == 1 else found

@@ -65,28 +65,29 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
     Parameters
     ----------
     estimator : estimator
-        A linear model for classes (one model of all of them, if there are more than two) or a regression, of scikit-learn or of this library; or a pipeline that ends in one, whose steps
-        (scalers) are fitted to the training rows, again in every fold, and keep the number of columns.
+        A linear classifier (with more than two classes, one model of all of them) or regression, of scikit-learn or of this library; or a
+        pipeline that ends in one. The steps of a pipeline (scalers) must keep the number of columns; they are fitted to the training rows, in every
+        fold anew.
     direction : {"backward", "forward", "both"}, default="backward"
         Whether to remove features, to add them, or to do either.
     validation : float, (X_val, y_val), "loo", int, splitter or iterable, default=0.1
         The validation rows: a share of the data drawn at random (stratified for a classifier), separate rows,
         leave-one-out, or folds as in scikit-learn.
     criterion : {"auto", "error", "log_loss", "squared_error", "deviance", "aic", "bic"}, default="auto"
-        What to minimise; "auto" is "error" for a classifier, "squared_error" for a regressor, and "deviance" for one with a log link. "aic" and "bic" judge by the training
-        rows, without ``validation``.
+        What to minimise; "auto" is "error" for a classifier, "squared_error" for a regressor, and "deviance" for one with a log link. "aic" and
+        "bic" are computed from the training rows, without ``validation``.
     method : {"certified", "glru", "naive"}, default="certified"
         As in :func:`glru.stepwise`.
     max_steps, min_features, max_features, forced, groups, keep, max_seconds, checkpoint, progress
         As in :func:`glru.stepwise`.
     n_features_to_select : "auto", int or float, default=None
         As in scikit-learn's ``SequentialFeatureSelector``: stop at this number or share of the features, whatever the criterion says.
-        "auto" is half of them (of an odd number, one more is left than removed), or, with ``tol``, as many as that requires. If not given, the search ends when no step is better.
+        "auto" is half of them (rounded down when adding, up when removing), or, with ``tol``, as many as that requires. If not given, the search ends when no step improves the criterion.
     tol : float, default=None
         With ``n_features_to_select="auto"``: stop before a step (other than the first) that improves the score by less than this.
     scoring : {"accuracy", "r2", "neg_log_loss", "neg_mean_squared_error"}, default=None
-        The criterion by its name in scikit-learn; the score is then the mean over the folds, as in scikit-learn. Of features with the same mean accuracy, compared
-        in float64 with its rounding as scikit-learn does, the first one is taken. Scores that are no sums over rows ("roc_auc", "f1", "balanced_accuracy") are not supported.
+        The criterion by its name in scikit-learn; the score is then the mean over the folds, as in scikit-learn. If several features have the same mean accuracy
+        in float64, the first one is taken, as in scikit-learn. Scores that are not sums over rows ("roc_auc", "f1", "balanced_accuracy") are not supported.
     cv : int, splitter or iterable, default=None
         Folds, instead of ``validation``.
     training_tol : float, default=1e-6

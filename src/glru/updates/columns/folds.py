@@ -120,7 +120,7 @@ class FoldData:
 
     def pack(self, points: Sequence[Point]) -> Array:
         """Models, one per row."""
-        return np.array([point.packed(self.fit_intercept) for point in points])
+        return np.array([point.pack(self.fit_intercept) for point in points])
 
 
 @final

@@ -70,7 +70,7 @@ class LocalColumns:
         self._models: dict[int, tuple[Any, int, float]] = {}
         self._place(point)
         if self.usable and self.base.moved[0] > METRIC_DRIFT and self.constant > 0.0:
-            self._place(point.moved(self.start - point.packed(problem.fit_intercept)))
+            self._place(point.move(self.start - point.pack(problem.fit_intercept)))
         if not self.usable:
             return
         used = problem.weights > 0.0
@@ -97,7 +97,7 @@ class LocalColumns:
         if not self.usable:
             return
         gradient = assemble_gradient(totals, point, here.gradient)
-        self.start = point.packed(problem.fit_intercept) - self.metric.solve(gradient)
+        self.start = point.pack(problem.fit_intercept) - self.metric.solve(gradient)
         self.gradients = Gradients(problem, self.metric, point, largest_error)
         self.origin_scores, self.curvatures = here.rows.scores, problem.weights * here.rows.curvatures
         self.base = self._measure(self.start)
