@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
 import glru
+from glru.verify.precise import precise_problem
 from glru.verify.retraining import retrain
 from tests.attack.cases import DIGITS, Answer, quiet
 from tests.attack.generators import LOG_LINK, hostile_problem, problem_with_far_rows, unscaled_problem
@@ -57,6 +59,7 @@ class Truth:
         self.problem, self.full = problem, retrain(problem, DIGITS)
         if self.full is not None:
             self.mp = self.full.mp
+            self.exact = replace(precise_problem(problem, DIGITS), mp=self.mp)
 
     def move(self, rows: np.ndarray) -> tuple[list[Any], list[Any], Any] | None:
         """The exact change of every coefficient (the intercept last) without some rows, its doubts, and that model."""
@@ -73,7 +76,7 @@ class Truth:
         return [b - a for a, b in zip(after, before, strict=True)], doubts, truth
 
     def hessian(self) -> Any:
-        """The exact Hessian at the optimum of all rows, for the logistic and the squared loss."""
+        """The exact Hessian at the optimum of all rows, of a loss with a curvature everywhere."""
         problem, mp = self.problem, self.mp
         X = problem.matrix.dense()
         X = np.column_stack([X, np.ones(len(X))]) if problem.fit_intercept else X
@@ -82,8 +85,9 @@ class Truth:
         lam = [mp.mpf(float(v)) for v in problem.quadratic] + [mp.zero] * int(problem.fit_intercept)
         size = len(lam)
         found = mp.matrix(size, size)
-        for line, s, (z, _) in zip(rows, weights, self.full.scores(problem.matrix.dense()), strict=True):
-            h = self.curvature(z)
+        scores = self.full.scores(problem.matrix.dense())
+        for row, (line, s, (z, _)) in enumerate(zip(rows, weights, scores, strict=True)):
+            _, h = self.slope(row, z)
             for a in range(size):
                 for b in range(size):
                     found[a, b] += s * h * line[a] * line[b]
@@ -97,11 +101,60 @@ class Truth:
         total = self.mp.fsum(weights) if self.problem.scaling == "mean" else self.mp.one
         return [w / total for w in weights]
 
-    def curvature(self, z: Any) -> Any:
-        """The second derivative of the loss at a score."""
-        if isinstance(self.problem.loss, glru.Squared):
-            return self.mp.one
-        return 1 / ((1 + self.mp.exp(z)) * (1 + self.mp.exp(-z)))
+    def shifted(self, row: int, z: Any) -> tuple[Any, Any]:
+        """The target of a row, and its score with the offset."""
+        mp, problem = self.mp, self.problem
+        return mp.mpf(float(problem.targets[row])), z + mp.mpf(float(problem.offset[row]))
+
+    def slope(self, row: int, z: Any) -> tuple[Any, Any]:
+        """The first and second derivative of a row's loss at a score."""
+        return self.exact.slope(*self.shifted(row, z))
+
+    def deviance(self, row: int, z: Any) -> Any:
+        """The signed root of twice a row's loss at a score, above its least value."""
+        mp, loss, (y, z) = self.mp, self.exact.loss, self.shifted(row, z)
+
+        def entropy(u: Any) -> Any:
+            return u * mp.log(u) if u else mp.zero
+
+        if isinstance(loss, glru.Squared):
+            return y - z
+        if isinstance(loss, glru.Logistic):
+            return y * mp.sqrt(2 * mp.log1p(mp.exp(-y * z)))
+        if isinstance(loss, glru.losses.Binomial):
+            value = mp.log1p(mp.exp(z)) - y * z + entropy(y) + entropy(1 - y)
+        elif isinstance(loss, glru.Poisson):
+            value = mp.exp(z) - y * z + entropy(y) - y
+        elif isinstance(loss, glru.Gamma):
+            value = y * mp.exp(-z) - 1 + z - mp.log(y)
+        elif isinstance(loss, glru.Tweedie):
+            a, b = 2 - mp.mpf(loss.power), mp.mpf(loss.power) - 1
+            value = mp.exp(a * z) / a + y * mp.exp(-b * z) / b - y**a / (a * b)
+        else:
+            t = mp.mpf(loss.theta)
+            value = (y + t) * (mp.log(t + mp.exp(z)) - mp.log(t + y)) - y * z + entropy(y)
+        return -mp.sign(self.exact.slope(y, z)[0]) * mp.sqrt(2 * max(value, 0))
+
+    def dispersion(self, freedom: Any) -> Any:
+        """The dispersion, of Pearson's statistic where it is not known; None without degrees of freedom."""
+        mp, loss = self.mp, self.exact.loss
+        power = {glru.Squared: 0, glru.Gamma: 2, glru.Tweedie: getattr(loss, "power", 0)}.get(type(loss))
+        if power is None:
+            return mp.one
+        weights, left = self.weights(), int(np.count_nonzero(self.problem.weights)) - freedom
+        if not left > 0:
+            return None
+        total = mp.zero
+        for row, (z, _) in enumerate(self.full.scores(self.problem.matrix.dense())):
+            y, z = self.shifted(row, z)
+            mean = z if power == 0 else mp.exp(z)
+            total += weights[row] * (y - mean) ** 2 / (mean**power if power else 1)
+        return total / self.mean_weight() / left
+
+    def mean_weight(self) -> Any:
+        """The mean weight of the rows that have one."""
+        weights = self.weights()
+        return self.mp.fsum(weights) / sum(1 for w in weights if w)
 
 
 @contextmanager
@@ -138,7 +191,7 @@ def influence(random: np.random.Generator) -> Iterator[Answer]:
             return
         raise
     rows = random.choice(problem.n_rows, min(2, problem.n_rows), replace=False)
-    scaled = isinstance(problem.loss, glru.Logistic | glru.Squared)
+    scaled = problem.loss.self_concordance is not None
     H = rows_exact = weights = inverse = None
     if scaled:
         H, rows_exact, weights = truth.hessian()
@@ -166,12 +219,28 @@ def influence(random: np.random.Generator) -> Iterator[Answer]:
         yield "own fitted value", [changes[row]], lower[row], upper[row]
         lower, upper = result.measure_bounds("held_out_score")
         yield "held-out score", [after[row]], lower[row], upper[row]
-        if scaled and isinstance(problem.loss, glru.Logistic):
+        if scaled:
+            yield from residuals(truth, result, int(row), *after[row])
             yield from scaled_answers(truth, result, int(row), move, doubts, H, inverse, rows_exact, weights)
 
 
+def residuals(truth, result, row, z, doubt) -> Iterator[Answer]:
+    """Both residuals of a row at its held-out score."""
+    mp = truth.mp
+    slope, curvature = truth.slope(row, z)
+    slack = 2 * curvature * doubt + mp.mpf(10) ** -30 * abs(slope)
+    lower, upper = result.measure_bounds("deletion_residual")
+    yield "deletion residual", [(-slope, slack)], lower[row], upper[row]
+    ends = truth.deviance(row, z - doubt), truth.deviance(row, z + doubt)
+    middle = truth.deviance(row, z)
+    # Of values near 0 half of the digits are lost.
+    slack = abs(ends[0] - ends[1]) + mp.mpf(10) ** -15 * mp.sqrt(mp.mpf(10) ** -20 * (1 + abs(z) + abs(slope)))
+    lower, upper = result.measure_bounds("deviance_residual")
+    yield "deviance residual", [(middle, slack)], lower[row], upper[row]
+
+
 def scaled_answers(truth, result, row, move, doubts, H, inverse, rows, weights) -> Iterator[Answer]:
-    """Quantities in units of the Hessian at the optimum of all rows; the dispersion of the logistic loss is 1."""
+    """Quantities in units of the Hessian at the optimum of all rows."""
     mp, size = truth.mp, len(move)
 
     def form(left, matrix, right):
@@ -179,19 +248,23 @@ def scaled_answers(truth, result, row, move, doubts, H, inverse, rows, weights) 
 
     # Doubts of the Hessian are those of the scores, far below the slack of 1e-25.
     slack = mp.mpf(10) ** -22
-    mean = mp.fsum(weights) / sum(1 for w in weights if w)
+    scores = truth.full.scores(truth.problem.matrix.dense())
     leverages = [
-        s * truth.curvature(z) * form(line, inverse, line)
-        for line, s, (z, _) in zip(rows, weights, truth.full.scores(truth.problem.matrix.dense()), strict=True)
+        s * truth.slope(k, z)[1] * form(line, inverse, line)
+        for k, (line, s, (z, _)) in enumerate(zip(rows, weights, scores, strict=True))
     ]
+    lower, upper = result.measure_bounds("leverage")
+    yield "leverage", [(leverages[row], slack * leverages[row])], lower[row], upper[row]
     freedom = mp.fsum(leverages) if np.any(truth.problem.quadratic) else size
+    dispersion = truth.dispersion(freedom)
+    if not dispersion:
+        return
+    mean = truth.mean_weight() * dispersion
     cook = form(move, H, move) / (freedom * mean)
     off = mp.sqrt(form(doubts, mp.matrix([[abs(H[a, b]) for b in range(size)] for a in range(size)]), doubts))
     off = (2 * mp.sqrt(form(move, H, move)) * off + off**2) / (freedom * mean) + slack * cook
     lower, upper = result.measure_bounds("cooks_distance")
     yield "Cook's distance", [(cook, off)], lower[row], upper[row]
-    lower, upper = result.measure_bounds("leverage")
-    yield "leverage", [(leverages[row], slack * leverages[row])], lower[row], upper[row]
     units = [mp.sqrt(mean * inverse[a, a]) for a in range(size)]
     values = [(m / u, (d + slack * abs(m)) / u) for m, d, u in zip(move, doubts, units, strict=True)]
     yield "dfbetas", values, *(ends[0] for ends in result.dfbetas([row]))
