@@ -939,8 +939,9 @@ def _check_model(
     criterion: str | None = None,
 ) -> Any:
     """The model, checked to come with its data or to hold it: an estimator, a problem, or a solution, also of a fit of statsmodels."""
+    holds = f"a {type(model).__name__} holds its data"
     if not isinstance(model, Problem | Solution) and is_statsmodels(model):
-        fit = adapt_results(model)
+        fit, holds = adapt_results(model), "a fit of statsmodels holds its data"
         fit.refuse_information(criterion)
         model = train(fit.problem, tol=tol, start=fit.point)
     if is_estimator(model) and (X is None or y is None):
@@ -952,7 +953,7 @@ def _check_model(
     names = [name for name, value in given.items() if value is not None]
     if names and isinstance(model, Problem | Solution):
         raise TypeError(
-            f"a {type(model).__name__} holds its data; glru.{function} also got {', '.join(names)}. "
+            f"{holds}; glru.{function} also got {', '.join(names)}. "
             f"Leave {'it' if len(names) == 1 else 'them'} out, and give options by name."
         )
     return model

@@ -18,6 +18,9 @@ CONTOURS = (0.5, 1.0)
 NAMED_ROWS, MAX_COEFS = 5, 30
 """Rows that are named, and coefficients that are drawn side by side: those that move most."""
 
+NAME_MARGIN = 0.12
+"""The share of the height that is kept for the names above the highest mark."""
+
 SMALL_MARKS_FROM = 2000
 """From this number of rows on the marks are small and the intervals, which would be invisible, are not drawn."""
 
@@ -95,7 +98,8 @@ class DeletionDisplay(Display):
         return cls(kind, lower, upper, result.cooks_distance, result.leverage, unit, names)
 
     def _height(self) -> float:
-        return 4.4
+        # Names of more than five coefficients are turned.
+        return 4.4 + (0.06 * max(map(len, self.names)) if len(self.names) > 5 else 0.0)
 
     def _draw(self, ax: Any) -> None:
         {"leverage": self._leverage, "cooks_distance": self._index, "dfbetas": self._dfbetas}[self.kind](ax)
@@ -140,13 +144,15 @@ class DeletionDisplay(Display):
         right = min(ax.get_xlim()[1], 1.02)
         grid = np.linspace(1e-3 * right, right, 400)
         most = 1.15 * float(np.abs(residuals).max(initial=0.0)) or 1.0
-        for level in (self._threshold, *CONTOURS):
+        for k, level in enumerate((self._threshold, *CONTOURS)):
             curve = np.sqrt(level * self.unit / grid)
             inside = curve <= most
             if inside.any():
                 for sign in (1.0, -1.0):
                     ax.plot(grid[inside], sign * curve[inside], "--", color=GREY, linewidth=0.8)
-                end = grid[inside][-1], curve[inside][-1]
+                # Side by side: curves lie close together where leverages are near 1.
+                place = np.flatnonzero(inside)[max(-1 - 24 * k, -int(inside.sum()))]
+                end = grid[place], curve[place]
                 ax.annotate(f"{level:.2g}", end, color=GREY, fontsize=8, va="bottom", ha="right")
         ax.plot([], [], "--", color=GREY, linewidth=0.8, label="Cook's distance, to first order")
         ax.set_ylim(-most, most)
@@ -160,9 +166,10 @@ class DeletionDisplay(Display):
             if not many:
                 ax.vlines(rows[mine], self.lower[mine], self.upper[mine], color="black", linewidth=2.0)
         ax.plot(rows[high], self.cooks_distance[high], "o", color=ORANGE, markersize=3 if many else 4)
-        label = f"4 / n, exceeded by {int(high.sum())} rows"
+        label = f"4 / n, exceeded by {high.sum()} row{'' if high.sum() == 1 else 's'}"
         ax.axhline(self._threshold, color=GREY, linestyle="--", linewidth=0.8, label=label)
         self._mark(ax, rows.astype(float), self.cooks_distance)
+        ax.margins(y=NAME_MARGIN)
         ax.set_ylim(bottom=0.0)
         ax.set_xlabel("row")
         ax.set_ylabel("Cook's distance")
@@ -196,6 +203,7 @@ class DeletionDisplay(Display):
             row, j = np.unravel_index(place, values.shape)
             where = places[row, j], values[row, j]
             ax.annotate(str(row), where, xytext=(4, 4), textcoords="offset points", fontsize=9)
+        ax.margins(y=NAME_MARGIN)
         for end in (-cut, cut):
             ax.axhline(end, color=GREY, linestyle="--", linewidth=0.8)
         ax.axhline(0.0, color="black", linewidth=0.8)
