@@ -32,6 +32,7 @@ from glru.linalg import (
 )
 from glru.linalg import arrays as threads
 from glru.linalg.arrays import HostArrays
+from glru.linalg.class_tables import table_loops
 from glru.linalg.factor import solve_shifted
 from glru.losses import Loss, ProximalHinge
 from glru.metric import columns as metrics
@@ -338,6 +339,7 @@ __all__ = [
     "sum_error",
     "summary",
     "summed",
+    "table_loops",
     "threads",
     "to_host",
     "train",

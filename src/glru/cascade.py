@@ -352,7 +352,7 @@ class Cascade:
         found = self.enough(lower, upper)
         if self.tightening and self.width is not None and not found.all():
             found = np.ones(found.size, dtype=bool)
-            found[find_widest_rows(widths_of_rows(lower, upper), 0.5 * self.width, self.largest)] = False
+            found[find_widest_rows(widths_of_rows(lower, upper), 0.25 * self.width, self.largest)] = False
         return found
 
     @property

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import glru
 from tests.cases import dense
-from tests.core import as_matrix, kernels, threads
+from tests.core import as_matrix, kernels, table_loops, threads
 
 
 @pytest.fixture(params=[1, 3], ids=["one-thread", "three-threads"], autouse=True)
@@ -247,17 +247,19 @@ def test_mixed_words():
         assert list(kernels.mix_words(words[:size])) == chains
 
 
-def test_ranges_and_slopes_of_many_models_are_those_of_one_at_a_time():
+@pytest.mark.parametrize("n_entries", [1, 1 << 30], ids=["numpy", "compiled"])
+def test_ranges_and_slopes_of_many_models_are_those_of_one_at_a_time(n_entries):
+    loops = table_loops(n_entries)
     rng = np.random.default_rng(8)
     moves, likely = rng.normal(size=(7, 4, 3)), rng.dirichlet(np.ones(4), size=7)
     y, weights, left_out = rng.integers(0, 4, 7), rng.random(7), np.array([2, 9, 5])
     weights[3] = 0.0
     ranges, squares = np.full(3, 0.5), np.zeros(3)
-    kernels.add_ranges(moves, weights, ranges)
+    loops.add_ranges(moves, weights, ranges)
     used = np.delete(moves, 3, axis=0)
     assert np.array_equal(ranges, np.ptp(used, axis=1).max(axis=0))
     factors = np.exp(moves)
-    kernels.class_slopes(factors, likely, y, weights, left_out, squares)
+    loops.class_slopes(factors, likely, y, weights, left_out, squares)
     for model in range(3):
         expected = likely * np.exp(moves[:, :, model])
         expected /= expected.sum(axis=1, keepdims=True)
@@ -267,8 +269,11 @@ def test_ranges_and_slopes_of_many_models_are_those_of_one_at_a_time():
         assert np.isclose(squares[model], counted @ expected[np.arange(7), y] ** 2)
 
 
-def test_slopes_of_classes_that_all_underflow_are_not_numbers():
+@pytest.mark.parametrize("n_entries", [1, 1 << 30], ids=["numpy", "compiled"])
+def test_slopes_of_classes_that_all_underflow_are_not_numbers(n_entries):
     factors, squares = np.zeros((1, 3, 2)), np.zeros(2)
     with np.errstate(all="ignore"):  # without the compiler these are NumPy's quotients
-        kernels.class_slopes(factors, np.full((1, 3), 1 / 3), np.array([1]), np.ones(1), np.array([5, 5]), squares)
+        table_loops(n_entries).class_slopes(
+            factors, np.full((1, 3), 1 / 3), np.array([1]), np.ones(1), np.array([5, 5]), squares
+        )
     assert np.isnan(factors).all() and np.isnan(squares).all()

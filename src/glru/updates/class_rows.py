@@ -9,7 +9,7 @@ A candidate is the exact sum of the stored base and the stored move, so that sco
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, final
 
 import numpy as np
@@ -17,16 +17,18 @@ from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect
 from glru.linalg import FEW, TINY, Array, Matrix, gamma, powers_of_two, to_host
+from glru.linalg.arrays import SMALL
+from glru.linalg.class_tables import table_loops
 from glru.losses import Multinomial
 from glru.losses.logistic import softmax
 from glru.metric.classes import EXPONENTS, ClassMetric, pair_norms
 from glru.problem import Point, Problem
 from glru.regions.class_sums import ClassSums, ClassValues, loss_gradient, pack_classes, unpack_classes
 from glru.regions.classes import count_unknowns, make_unbounded_queries, widen_queries
-from glru.updates.batch import SLOW, Certified, Decided, tighten
+from glru.updates.batch import Certified, Decided, tighten
 from glru.updates.carried_rows import removal_factors
 from glru.updates.class_removals import ClassBase, ClassRemovals, Rows, curved, removal_radius, weight_share
-from glru.updates.gradients import conjugate_gradients
+from glru.updates.gradients import Descent, conjugate_gradients
 from glru.updates.local_rows import MAX_DRIFT, MAX_ETA, MAX_METRICS
 
 MAX_OTHER = 0.1
@@ -253,9 +255,9 @@ class ClassRows:
         for start in range(0, proven.size, height):
             places = proven[start : start + height]
             first = ClassCandidates.first(self, self.removals(rows[places]), reference[places])
-            # In an ill-conditioned metric the rounding of sums in single precision would weigh in narrow bounds.
-            first.is_first &= not narrow or (
-                self.single is not None and self.single.unit * self.slope_norm < NARROW_UNIT
+            # Single precision is made for many scores. In an ill-conditioned metric its rounding would weigh in narrow bounds.
+            first.is_first &= places.size * self.problem.n_rows * self.problem.n_scores >= SMALL and (
+                not narrow or (self.single is not None and self.single.unit * self.slope_norm < NARROW_UNIT)
             )
             found = tighten(first, lambda low, high: decided(low.T, high.T), n_steps, exact=first.exact)
             lower[places], upper[places] = found.lower.T, found.upper.T
@@ -353,7 +355,8 @@ class ClassCandidates:
         self, family: ClassRows, removals: ClassRemovals, reference: Rows, moves: Array, exact: bool = False
     ) -> None:
         self.family, self.removals, self.reference, self.moves = family, removals, reference, moves
-        self.exact_steps, self.contraction, self.is_first = exact, 1.0 if exact else SLOW, False
+        self.exact_steps, self.contraction, self.is_first = exact, 1.0 if exact else np.inf, False
+        self.descent = Descent(family.metric.arrays)
         self.gradients: Any = None
         self.corrections: Any = None
 
@@ -612,14 +615,19 @@ class ClassCandidates:
 
     def step(self, members: NDArray[np.bool_]) -> "ClassCandidates":
         """Some of the candidates after one more Newton step."""
-        family, removals = self.family, self.removals.take(members)
-        take = family.metric.arrays.take
-        moves, gradients = take(self.moves, members), take(self.gradients, members)
-        if self.exact_steps:
-            moves = moves - _newton_directions(family, removals, moves, gradients)
-        else:
-            moves = moves - family.metric.solve(gradients + _spread(family, removals, self.corrections[members]))
-        return ClassCandidates(family, removals, self.reference[members], moves, self.exact_steps)
+        family, removals, corrections = self.family, self.removals.take(members), self.corrections[members]
+
+        def newton(moves: Any, gradients: Any) -> Any:
+            if self.exact_steps:
+                return -_newton_directions(family, removals, moves, gradients)
+            return -family.metric.solve(gradients + _spread(family, removals, corrections))
+
+        known = newton if self.exact_steps or self.descent.last is None else None
+        solve, noise = partial(_solve, family, removals), np.zeros(members.size)
+        moves, descent = self.descent.next(members, self.moves, self.gradients, noise, solve, known)
+        found = ClassCandidates(family, removals, self.reference[members], moves, self.exact_steps)
+        found.descent = descent
+        return found
 
     def exact(self, members: NDArray[np.bool_]) -> "ClassCandidates | None":
         """Some of the candidates as they are, for steps with the Hessian of each; None where each product is a pass over blocks."""
@@ -657,14 +665,17 @@ def _newton_directions(family: ClassRows, removals: ClassRemovals, moves: Any, g
             image = xp.permute_dims(xp.reshape(image, (metric.width, n_scores, -1)), (1, 0, 2))
             return xp.reshape(image + strengths * lines + gauge * xp.sum(lines, axis=0), vectors.shape)
 
-        def solve(vectors: Any, mine: ClassRemovals = mine) -> Any:
-            solved = metric.solve(vectors)
-            seen = _compute_own_scores(family, mine, solved)
-            more = mine.solve(mine.weights[:, None] * curved(mine.curvatures, seen))
-            return metric.solve(vectors + _spread(family, mine, more))
-
+        solve = partial(_solve, family, mine)
         found.append(conjugate_gradients(arrays, product, solve, gradients[:, here], STEP_ACCURACY))
     return arrays.concatenate(found, 1)
+
+
+def _solve(family: ClassRows, removals: ClassRemovals, vectors: Any) -> Any:
+    """The inverse of the metric without each row times its vector."""
+    solved = family.metric.solve(vectors)
+    seen = _compute_own_scores(family, removals, solved)
+    more = removals.solve(removals.weights[:, None] * curved(removals.curvatures, seen))
+    return family.metric.solve(vectors + _spread(family, removals, more))
 
 
 @final
@@ -691,18 +702,19 @@ def measure(
     ``rows``: the row that each candidate leaves out, a negative number where that is not in the part. ``likely``: the probabilities at the base.
     ``moves``: classes, columns, candidates. ``near_weights``: of the rows near, if not all are.
     """
-    from glru.linalg.kernels import add_ranges, class_slopes
-
     n_scores, width, n_models = moves.shape
+    loops = table_loops(part.n_rows * n_scores * n_models)
     gradients, squares, moved = np.zeros(moves.shape), np.zeros(n_models), np.zeros(n_models)
     near = moved if near_weights is None else np.zeros(n_models)
     for here, lines, X, scores in _tables(part, rows, moves, size, height):
         table = scores.reshape(scores.shape[0], n_scores, -1)
-        add_ranges(table, part.weights[lines], moved[here])
+        loops.add_ranges(table, part.weights[lines], moved[here])
         if near_weights is not None:
-            add_ranges(table, near_weights[lines], near[here])
+            loops.add_ranges(table, near_weights[lines], near[here])
         np.exp(scores, out=scores)
-        class_slopes(table, likely[lines], part.y[lines], part.weights[lines], rows[here] - lines.start, squares[here])
+        loops.class_slopes(
+            table, likely[lines], part.y[lines], part.weights[lines], rows[here] - lines.start, squares[here]
+        )
         found = _compute_batch_gradients(X, scores, part.fit_intercept)
         gradients[:, :, here] += np.swapaxes(found.reshape(width, n_scores, -1), 0, 1)
     return Measured(gradients, moved, near, squares)

@@ -14,6 +14,7 @@ import numpy as np
 
 from glru.bounds import Bounds
 from glru.linalg import FEW, TINY, Array, gamma
+from glru.linalg.class_tables import table_loops
 from glru.metric.classes import EXPONENTS
 from glru.regions.classes import make_unbounded_queries, query_norms, widen_queries
 from glru.regions.local import local_radius
@@ -229,8 +230,6 @@ class ClassRefitCandidates:
 
     def _measure(self) -> tuple[Array, Array, Array, Array]:
         """Weighted slopes of all rows, moves of the left-out rows' scores, the largest range of a move of another row, sizes of the slopes."""
-        from glru.linalg.kernels import add_ranges, class_slopes
-
         problem, family, refits = self.owner.problem, self.owner.family, self.owner.refits
         rows, moves, columns = self.rows, self.moves, refits.filled_columns
         n_columns = problem.n_columns
@@ -245,10 +244,11 @@ class ClassRefitCandidates:
         own = table[rows, :, each].copy()
         table[rows, :, each] = 0.0
         moved, squares = np.zeros(rows.size), np.zeros(rows.size)
-        add_ranges(table, problem.weights, moved)
+        loops = table_loops(table.size)
+        loops.add_ranges(table, problem.weights, moved)
         with np.errstate(all="ignore"):
             np.exp(table, out=table)
-            class_slopes(table, family.values.likely, problem.y, problem.weights, rows, squares)
+            loops.class_slopes(table, family.values.likely, problem.y, problem.weights, rows, squares)
             if refits.class_factors is not None:
                 table *= refits.weight_factors(problem, rows)[:, None, :]
         return table, own, moved, self.owner.largest_factor * np.sqrt(squares)

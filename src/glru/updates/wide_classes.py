@@ -20,6 +20,7 @@ import numpy as np
 
 from glru.bounds import Bounds
 from glru.linalg import FEW, TINY, Array, gamma, to_host
+from glru.linalg.class_tables import table_loops
 from glru.linalg.matrix import DenseMatrix
 from glru.metric.classes import EXPONENTS
 from glru.metric.rows import RowSide
@@ -180,8 +181,6 @@ class WideClassCandidates:
     @cached_property
     def _measured(self) -> tuple[Array, Array, Array, Array, Array]:
         """Scores of the left-out rows, weighted slopes of the others, forces, the largest ranges of moves from the base, the largest scores."""
-        from glru.linalg.kernels import add_ranges, class_slopes
-
         owner, problem, family, rows = self.owner, self.owner.problem, self.owner.family, self.rows
         each, shape = np.arange(rows.size), self.duals.shape
         free = self.free.reshape(1, -1) if problem.fit_intercept else np.zeros((0, self.free.size))
@@ -194,10 +193,11 @@ class WideClassCandidates:
         table[rows, :, each] = 0.0
         table[problem.weights == 0.0] = 0.0
         moved, squares = np.zeros(rows.size), np.zeros(rows.size)
-        add_ranges(table, problem.weights, moved)
+        loops = table_loops(table.size)
+        loops.add_ranges(table, problem.weights, moved)
         with np.errstate(all="ignore"):
             np.exp(table, out=table)
-            class_slopes(table, family.values.likely, problem.y, problem.weights, rows, squares)
+            loops.class_slopes(table, family.values.likely, problem.y, problem.weights, rows, squares)
             if owner.refits.class_factors is not None:
                 table *= owner.refits.weight_factors(problem, rows)[:, None, :]
         forces = self.duals + table
