@@ -45,45 +45,6 @@ from glru.linalg.device import DeviceMatrix
 from glru.linalg.matrix import CHUNK_BYTES, DenseMatrix, Matrix, RawMatrix, dense_height
 from glru.linalg.sparse import SparseMatrix
 
-__all__ = [
-    "CHUNK_BYTES",
-    "FEW",
-    "HOST",
-    "SMALL",
-    "SMALLEST",
-    "SMALL_WORK",
-    "TINY",
-    "UNIT",
-    "Array",
-    "Arrays",
-    "Entries",
-    "Matrix",
-    "RawMatrix",
-    "add_work",
-    "as_matrix",
-    "calm_blas",
-    "counted",
-    "dense_height",
-    "floats",
-    "gamma",
-    "get_arrays",
-    "is_foreign",
-    "length",
-    "move_like",
-    "n_threads",
-    "namespace",
-    "outward",
-    "powers_of_two",
-    "run_in_parts",
-    "subtracts_exactly",
-    "to_dense",
-    "to_host",
-    "uncounted",
-    "unify",
-    "use_threads",
-    "weighted_norm",
-]
-
 
 def as_matrix(data: Any) -> Matrix:
     """The matrix of float64 data as it is stored: a NumPy array, a sparse array, an array of another namespace.

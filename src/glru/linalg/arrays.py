@@ -359,10 +359,6 @@ class Arrays(ABC):
         side = self.put(np.append(border, corner))
         return self.append_row(self.concatenate([matrix, side[:-1, None]], 1), side)
 
-    def add_outer_product(self, matrix: Any, left: Array, right: Array) -> Any:
-        """A matrix plus the outer product of two host vectors."""
-        return matrix + self.put(left)[:, None] * self.put(right)[None, :]
-
     @abstractmethod
     def size(self, matrix: Any) -> float:
         """The largest absolute value."""

@@ -1,6 +1,7 @@
 """``LiveModel``: a linear model whose data keeps changing, answered from certificates and trained only when it must be."""
 
 import os
+import secrets
 import threading
 from collections.abc import Callable
 from functools import wraps
@@ -472,7 +473,7 @@ class LiveModel:
         FileExistsError
             The file is not as this model last loaded or saved it: another process or model wrote it.
         """
-        place, token = storage.resolve_path(path), storage.make_token()
+        place, token = storage.resolve_path(path), secrets.token_hex(16)
         known = self._tokens.get(place, ())
         # The new file is this model's as soon as it is there, even if an interrupt keeps this call from returning.
         self._tokens[place] = (*known, token)

@@ -10,7 +10,6 @@ did not load or save itself may hold changes that would be lost.
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,11 +52,6 @@ class Saved:
     history: tuple[Entry, ...]
     tol: float
     width: float
-
-
-def make_token() -> str:
-    """A token for a file that is about to be written."""
-    return secrets.token_hex(16)
 
 
 def resolve_path(path: str | os.PathLike[str]) -> Path:

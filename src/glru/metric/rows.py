@@ -150,7 +150,9 @@ class RowSide:
         side = RowSide.__new__(RowSide)
         side.problem, side.arrays, side.border = self.problem, self.arrays, self.border
         side.inverse, side.center, side.n_changes = self.inverse, self.center, self.n_changes + 1
-        side.gram = as_matrix(self.arrays.add_outer_product(self.gram.data, scale * column, column))
+        side.gram = as_matrix(
+            self.gram.data + self.arrays.put(scale * column)[:, None] * self.arrays.put(column)[None, :]
+        )
         side.norms = np.sqrt(self.norms**2 + max(scale, 0.0) * column**2) * (1.0 + FEW)
         return side
 

@@ -16,21 +16,6 @@ from glru.regions.gap import DualBox, PrimalBall, Region
 from glru.regions.local import LocalEllipsoid, has_local, has_pieces, has_support
 from glru.regions.support import SupportEllipsoid
 
-__all__ = [
-    "BOUNDS",
-    "EVERY",
-    "PAPER",
-    "Bound",
-    "DualBox",
-    "LocalEllipsoid",
-    "PrimalBall",
-    "Region",
-    "has_local",
-    "has_support",
-    "list_regions",
-    "score_bounds",
-]
-
 
 @final
 @dataclass(frozen=True)

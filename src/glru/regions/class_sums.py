@@ -130,17 +130,17 @@ class ClassSums:
         return float(np.exp(2.0 * self.largest_error.value)) * self.error_norm * unit * (1.0 + FEW) + TINY
 
 
-def sum_classes(problem: Problem, point: Point, curved: bool = True) -> ClassSums:
-    """The sums at a model in one pass over the rows; ``curved``: with the Hessian."""
-    found: ClassSums = problem.sum(_sum_part, point, curved)
+def sum_classes(problem: Problem, point: Point) -> ClassSums:
+    """The sums at a model in one pass over the rows, with the Hessian."""
+    found: ClassSums = problem.sum(_sum_part, point)
     return found
 
 
-def _sum_part(part: Problem, point: Point, curved: bool) -> ClassSums:
+def _sum_part(part: Problem, point: Point) -> ClassSums:
     total: ClassSums | None = None
     for _, rows in chunks(part):
         values = ClassValues.at(rows, point)
-        here = ClassSums.of(rows, values, values.slopes(rows), curved)
+        here = ClassSums.of(rows, values, values.slopes(rows), curved=True)
         total = here if total is None else total + here
     assert total is not None
     return total

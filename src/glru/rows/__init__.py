@@ -3,25 +3,3 @@
 from glru.rows.block import MAX_CLASSES, MAX_COLUMNS, Block, LabelCounts, Max, Sample, WeightSummary, weigh
 from glru.rows.passes import Absent, Blocks, Located, Memory, Rows, Totals, Traffic, read_rows, sum_totals
 from glru.rows.sources import BLOCK_BYTES, is_out_of_memory
-
-__all__ = [
-    "BLOCK_BYTES",
-    "MAX_CLASSES",
-    "MAX_COLUMNS",
-    "Absent",
-    "Block",
-    "Blocks",
-    "LabelCounts",
-    "Located",
-    "Max",
-    "Memory",
-    "Rows",
-    "Sample",
-    "Totals",
-    "Traffic",
-    "WeightSummary",
-    "is_out_of_memory",
-    "read_rows",
-    "sum_totals",
-    "weigh",
-]

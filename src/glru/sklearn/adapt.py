@@ -14,6 +14,7 @@ from glru import _inputs
 from glru.bounds import Bounds, ScoreBounds, predicted
 from glru.changes import prepend_constant, rows_of
 from glru.linalg import UNIT, Array, Matrix, to_dense, to_host
+from glru.losses import Multinomial
 from glru.losses.logistic import softmax
 from glru.problem import Point, Problem
 from glru.sklearn.column_maps import ColumnChanges, follow
@@ -220,11 +221,9 @@ class Adapted:
     def _follow(self, splits: Splits | None = None, steps: Preprocessing | None = None) -> ColumnChanges:
         objective, steps = self.objective, self.preprocessing if steps is None else steps
         assert steps is not None
-        reason = None
         if steps.params:
-            reason = f"the steps are fitted with parameters ({', '.join(map(repr, steps.params))})"
-        if reason is not None:
             apart = np.ones(self.targets.y.size if splits is None else len(splits), dtype=bool)
+            reason = f"the steps are fitted with parameters ({', '.join(map(repr, steps.params))})"
             return ColumnChanges(None, None, None, 0.0, apart, reason)
         penalised = objective.quadratic > 0.0 or objective.absolute > 0.0
         return follow(steps.fitted, steps.X, steps.matrix, objective.intercept, penalised, splits)
@@ -386,7 +385,7 @@ def adapt(
     seen: Seen = "side" if wrapped else "positive" if is_a(model, "LinearSVC") else "class"
     targets = targets_of(y, n_rows, sample_weight, objective, seen)
     if targets.n_problems > 1 and objective.multinomial and not wrapped:
-        objective, targets = objective.for_classes(), replace(targets, joint=True)
+        objective, targets = replace(objective, loss=Multinomial()), replace(targets, joint=True)
     elif targets.n_problems > 1 and not (objective.several or wrapped):
         raise ValueError(
             f"{type(model).__name__} with {targets.n_problems} classes and solver={getattr(model, 'solver', None)!r} is one model per class in some "

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from glru import _inputs
 from glru.linalg import Array
-from glru.losses import LOSSES, Gamma, Hinge, Logistic, Loss, Multinomial, Poisson, Squared, SquaredHinge, Tweedie
+from glru.losses import LOSSES, Gamma, Hinge, Logistic, Loss, Poisson, Squared, SquaredHinge, Tweedie
 from glru.penalties import L1, L2, ElasticNet, Penalty, Strength
 from glru.problem import Problem, Scaling
 
@@ -54,10 +54,6 @@ class Objective:
     several: bool = False  # whether more than two classes are one problem per class
     probabilities: bool = False  # whether scores are log-odds
     multinomial: bool = False  # whether more than two classes are one multinomial problem
-
-    def for_classes(self) -> "Objective":
-        """The objective with more than two classes in one problem."""
-        return replace(self, loss=Multinomial())
 
     def penalty(self, n_columns: int) -> Penalty:
         """The penalty for this number of columns."""

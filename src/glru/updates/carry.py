@@ -372,21 +372,21 @@ NO_MORE = 1e-9
 """A gap that is this share of the carried point's is not reduced any further."""
 
 
-def find_newton_candidate(
-    problem: Problem, point: Point, n_steps: int = 1, damped: bool = False, enough: float = 0.0
-) -> Certificate:
+def find_newton_candidate(problem: Problem, point: Point, n_steps: int = 1) -> Certificate:
     """The certificate after Newton steps from a point of the same problem.
 
     The dual point is the linearised one of a full step, projected onto the domain of the loss conjugate where it leaves it, or
     the loss derivatives at the new scores, whichever has the smaller gap. A step that does not halve the gap is the last.
-    ``damped``: steps that would raise the objective are shortened; without it the certificate tells how good they are.
-    ``enough``: a gap that is small enough.
     """
-    return _newton_steps(problem, point, n_steps, damped, enough)[0]
+    return _newton_steps(problem, point, n_steps, False, 0.0)[0]
 
 
 def _newton_steps(problem: Problem, point: Point, n_steps: int, damped: bool, enough: float) -> tuple[Certificate, int]:
-    """:func:`find_newton_candidate`, and how many steps were made."""
+    """:func:`find_newton_candidate`, and how many steps were made.
+
+    ``damped``: steps that would raise the objective are shortened; without it the certificate tells how good they are.
+    ``enough``: a gap that is small enough.
+    """
     best = certify(problem, _step(problem, point, damped))
     for made in range(1, n_steps):
         if best.gap <= enough:

@@ -55,12 +55,8 @@ def has_class_space(problem: Problem, times: int = 2) -> bool:
     return small and problem.unpenalised.size == 0 and problem.matrix.noise is None
 
 
-def class_space(problem: Problem, weights: Array | None = None) -> ClassSpace | None:
-    """The space of the rows of a problem; None where the products of the rows have no factor.
-
-    ``weights``: at least the weights ``s`` of the rows in every problem that is asked about, if these are not the problem's own and fewer; they are
-    not needed where weights sum to one.
-    """
+def class_space(problem: Problem) -> ClassSpace | None:
+    """The space of the rows of a problem; None where the products of the rows have no factor."""
     center = problem.matrix.mean_row() if problem.fit_intercept else None
     gram, unit = _products(problem, center)
     norms = np.sqrt(np.diagonal(gram)) * (1.0 + 2.0 * unit + FEW) + TINY
@@ -73,8 +69,7 @@ def class_space(problem: Problem, weights: Array | None = None) -> ClassSpace | 
     # What the stored factor misses of the stored products, the rounding of that difference, and the error of the products.
     off = np.abs(rows @ rows.T - gram) * (1.0 + 4.0 * UNIT)
     off += gamma(len(gram) + 4) * np.outer(lengths, lengths) + unit * np.outer(norms, norms) + TINY
-    most = problem.weights if weights is None else weights
-    noise = off.max(axis=1) if problem.scaling == "mean" else off @ most
+    noise = off.max(axis=1) if problem.scaling == "mean" else off @ problem.weights
     noise = noise * (1.0 + gamma(len(gram) + 16)) + TINY
     if not np.all(np.isfinite(noise)):
         return None

@@ -9,23 +9,3 @@ from glru.updates.columns.smooth import SmoothColumns, has_smooth_columns
 from glru.updates.columns.subset_rows import SubsetRows
 from glru.updates.columns.subsets import SubsetModels, has_subsets
 from glru.updates.columns.wide import Steps, WideColumns, has_wide_columns
-
-__all__ = [
-    "Block",
-    "FoldColumns",
-    "FoldData",
-    "LocalColumns",
-    "RemovalScreen",
-    "SmoothColumns",
-    "Steps",
-    "SubsetModels",
-    "SubsetRows",
-    "Tangent",
-    "WideColumns",
-    "carried_columns",
-    "has_fold_columns",
-    "has_local_columns",
-    "has_smooth_columns",
-    "has_subsets",
-    "has_wide_columns",
-]
