@@ -173,15 +173,15 @@ def _overlap(target: Path, source: Path) -> str | None:
     return None
 
 
-ROOM, RATIO = 1 << 30, 100
-"""An unpacked file may have ROOM bytes, or RATIO times the size of the packed file, whichever is larger."""
+MIN_UNPACKED_LIMIT, RATIO = 1 << 30, 100
+"""An unpacked file may have MIN_UNPACKED_LIMIT bytes, or RATIO times the size of the packed file, whichever is larger."""
 
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def limit_unpacked_size(packed: int) -> int:
     """How many bytes a packed file of some size may unpack to."""
-    return max(ROOM, RATIO * packed)
+    return max(MIN_UNPACKED_LIMIT, RATIO * packed)
 
 
 @final

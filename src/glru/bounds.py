@@ -476,18 +476,18 @@ def _class_log_loss(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:
         most = np.where(others, bounds.upper - bounds.lower[rows, y][:, None], -np.inf)
         least = np.where(others, bounds.lower - bounds.upper[rows, y][:, None], -np.inf)
     ends = []
-    for gaps, room in ((least, -1.0), (most, 1.0)):
+    for gaps, sign in ((least, -1.0), (most, 1.0)):
         top = np.maximum(gaps.max(axis=1), 0.0)
         with np.errstate(invalid="ignore"):
             values = top + np.log(np.exp(-top) + np.exp(gaps - top[:, None]).sum(axis=1))
         # Near zero the logarithm is that of a number next to 1: log1p keeps its digits.
         small = gaps.max(axis=1) < -1.0
         values[small] = np.log1p(np.exp(gaps[small]).sum(axis=1))
-        values = np.where(np.isnan(values), np.inf if room > 0.0 else 0.0, values)
+        values = np.where(np.isnan(values), np.inf if sign > 0.0 else 0.0, values)
         # Differences are rounded by units of the scores, and exponentials by at most 1600 units of themselves.
         sizes = np.where(np.isfinite(gaps), np.abs(gaps), 0.0).max(axis=1) + np.abs(bounds.upper[rows, y])
         slack = gamma(bounds.lower.shape[1] + 1600) * values + 8.0 * UNIT * np.where(small, 0.0, 1.0 + sizes)
-        ends.append(np.maximum(values + room * np.where(np.isfinite(values), slack, 0.0), 0.0))
+        ends.append(np.maximum(values + sign * np.where(np.isfinite(values), slack, 0.0), 0.0))
     return _means(*ends)
 
 

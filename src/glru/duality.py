@@ -67,11 +67,11 @@ def is_balanced(problem: Problem, dual: Array) -> bool:
     if not problem.fit_intercept:
         return True
     terms = per_row(problem.weights, dual)
-    room = gamma(len(terms) + 1) * np.abs(terms).sum(axis=0)
+    slack = gamma(len(terms) + 1) * np.abs(terms).sum(axis=0)
     if problem.loss.several:
         # Gradients of several classes are rounded beside 1, and the certificate pays for what the sums miss.
-        room = room + gamma(4 * len(terms) + 64) * float(problem.weights.sum())
-    return bool(np.all(np.abs(terms.sum(axis=0)) <= room))
+        slack = slack + gamma(4 * len(terms) + 64) * float(problem.weights.sum())
+    return bool(np.all(np.abs(terms.sum(axis=0)) <= slack))
 
 
 def constrain_correlations(problem: Problem, dual: Array) -> Array:
@@ -128,10 +128,10 @@ def _balance(problem: Problem, dual: Array) -> Array:
         # A linearised dual point: the correction would be rounding, and costs a Gram matrix.
         return dual
     lower, upper = problem.loss.derivative_range(problem.y)
-    room = np.minimum(np.minimum(upper + dual, -dual - lower), 1.0)
-    shift, corrected = _make_balancing_shift(problem, room), dual
+    slack = np.minimum(np.minimum(upper + dual, -dual - lower), 1.0)
+    shift, corrected = _make_balancing_shift(problem, slack), dual
     for _ in range(2):  # the second pass removes the rounding of the first
-        corrected = corrected - room * shift(problem.weights * corrected)
+        corrected = corrected - slack * shift(problem.weights * corrected)
         if not np.all((lower <= -corrected) & (-corrected <= upper)):
             corrected = dual
             break
@@ -140,13 +140,13 @@ def _balance(problem: Problem, dual: Array) -> Array:
     return _scale_to_balance(problem, dual)
 
 
-def _make_balancing_shift(problem: Problem, room: Array) -> Callable[[Array], Array]:
-    """A function of ``s o a``: what ``room`` is multiplied by in a correction that meets the constraints; NaN where that overflows."""
-    weighted, free = problem.weights * room, problem.unpenalised
+def _make_balancing_shift(problem: Problem, slack: Array) -> Callable[[Array], Array]:
+    """A function of ``s o a``: what ``slack`` is multiplied by in a correction that meets the constraints; NaN where that overflows."""
+    weighted, free = problem.weights * slack, problem.unpenalised
     total = float(weighted.sum())
     if not free.size:
         return lambda terms: (
-            terms.sum() / total if 0.0 < total < np.inf else np.full(room.size, 0.0 if total == 0.0 else np.nan)
+            terms.sum() / total if 0.0 < total < np.inf else np.full(slack.size, 0.0 if total == 0.0 else np.nan)
         )
     # Products with the matrix as it is stored: most often no column is penalised.
     columns = problem.matrix if free.size == problem.n_columns else problem.matrix[:, free]
@@ -155,7 +155,7 @@ def _make_balancing_shift(problem: Problem, room: Array) -> Callable[[Array], Ar
         gram = HOST.add_border(gram, columns.T @ weighted, total)
     gram = np.triu(gram) + np.triu(gram, 1).T
     if not np.all(np.isfinite(gram)):
-        return lambda terms: np.full(room.size, np.nan)
+        return lambda terms: np.full(slack.size, np.nan)
     scales = powers_of_two(np.diagonal(gram))
     inverse = np.linalg.pinv(gram * scales * scales[:, None], hermitian=True)
 
@@ -181,13 +181,13 @@ def find_feasible_moves(problem: Problem, dual: Array) -> Array:
     if not problem.fit_intercept and not problem.unpenalised.size:
         return np.zeros(n_rows)
     columns = stack_constraint_columns(problem)
-    room = measure_slack(problem.loss, problem.y, dual)
-    sizes = move_sizes(*sum_constraints(columns, problem.weights, dual, room), n_rows)
+    slack = measure_slack(problem.loss, problem.y, dual)
+    sizes = move_sizes(*sum_constraints(columns, problem.weights, dual, slack), n_rows)
     if not np.all(np.isfinite(sizes)):
         return np.full(n_rows, np.inf)
     size = np.linalg.norm(columns * sizes, axis=1)
-    # A move beyond the edge of the domain is none; the room itself is rounded.
-    return room * size if size.max(initial=0.0) < 1.0 - FEW else np.full(n_rows, np.inf)
+    # A move beyond the edge of the domain is none; the slack itself is rounded.
+    return slack * size if size.max(initial=0.0) < 1.0 - FEW else np.full(n_rows, np.inf)
 
 
 def measure_slack(loss: Loss, y: Array, dual: Array) -> Array:
@@ -196,10 +196,10 @@ def measure_slack(loss: Loss, y: Array, dual: Array) -> Array:
     return np.clip(np.minimum(upper + dual, -dual - lower), 0.0, 1.0)
 
 
-def sum_constraints(columns: Array, weights: Array, dual: Array, room: Array) -> tuple[Array, Array, Array]:
-    """``C^T (s o a)``, ``|C|^T |s o a|`` and ``C^T diag(s o room) C`` for the columns ``C`` of the equality constraints."""
+def sum_constraints(columns: Array, weights: Array, dual: Array, slack: Array) -> tuple[Array, Array, Array]:
+    """``C^T (s o a)``, ``|C|^T |s o a|`` and ``C^T diag(s o slack) C`` for the columns ``C`` of the equality constraints."""
     terms = weights * dual
-    gram = columns.T @ ((weights * room)[:, None] * columns)
+    gram = columns.T @ ((weights * slack)[:, None] * columns)
     return columns.T @ terms, np.abs(columns).T @ np.abs(terms), gram
 
 

@@ -108,8 +108,8 @@ class Penalty(ABC):
 
     def derivative_range(self) -> tuple[Array, Array]:
         """Infimum and supremum of the derivative of ``rho_j``: the domain of the conjugate."""
-        reach = np.where(self.quadratic > 0.0, np.inf, self.absolute)
-        return -reach, reach
+        limit = np.where(self.quadratic > 0.0, np.inf, self.absolute)
+        return -limit, limit
 
     def prox(self, w: ArrayLike, step: ArrayLike) -> Array:
         """The minimiser over ``t`` of ``(t - w_j)^2 / 2 + step_j rho_j(t)``."""

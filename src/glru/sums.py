@@ -418,8 +418,8 @@ def constraints(part: Problem, point: Point) -> Constraints:
     found = Constraints(np.zeros(size), np.zeros(size), np.zeros((size, size)))
     for _, rows in chunks(part):
         dual = -rows.loss.gradient(rows.y, rows.scores(point.coef, point.intercept))
-        room = measure_slack(rows.loss, rows.y, dual)
-        found = found + Constraints(*sum_constraints(stack_constraint_columns(rows), rows.weights, dual, room))
+        slack = measure_slack(rows.loss, rows.y, dual)
+        found = found + Constraints(*sum_constraints(stack_constraint_columns(rows), rows.weights, dual, slack))
     return found
 
 

@@ -240,7 +240,7 @@ def test_many_columns_that_are_meant(tmp_path, monkeypatch):
 @pytest.fixture
 def small_room(monkeypatch):
     for module in (_files, files):
-        monkeypatch.setattr(module, "ROOM", 1 << 20)
+        monkeypatch.setattr(module, "MIN_UNPACKED_LIMIT", 1 << 20)
 
 
 def test_a_bomb_in_an_archive(tmp_path, thrifty, small_room):

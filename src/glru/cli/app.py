@@ -184,8 +184,8 @@ def _describe_dataset(name: str, as_json: bool) -> None:
         _print_json({"dataset": facts})
         return
     named = found.classes or ()
-    told = facts | {"classes": ", ".join(named) if several else f"{named[1]} against {named[0]}" if named else None}
-    lines = [(key.replace("_", " "), str(value)) for key, value in told.items() if value is not None]
+    shown = facts | {"classes": ", ".join(named) if several else f"{named[1]} against {named[0]}" if named else None}
+    lines = [(key.replace("_", " "), str(value)) for key, value in shown.items() if value is not None]
     output.show(f"Dataset {name}", lines)
 
 

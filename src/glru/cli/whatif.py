@@ -230,12 +230,12 @@ def describe_comparison(compared: dict[str, Any]) -> list[tuple[str, str]]:
             lines.append(
                 (name_metric(name), f"{format_interval(before[name], before[name])} before, {ends} after, {rows}")
             )
-    told = [
+    shown = [
         f"{entry['column']} from {format_move(entry['before'], entry['lower'], entry['upper'])}"
         for entry in compared["coefficients"][:3]
     ]
-    if told:
-        lines.append(("coefficients", f"those that change most: {'; '.join(told)}"))
+    if shown:
+        lines.append(("coefficients", f"those that change most: {'; '.join(shown)}"))
     if compared.get("changed"):
         changed = compared["changed"]
         more = f" and {len(changed) - MAX_PRINTED} more" if len(changed) > MAX_PRINTED else ""

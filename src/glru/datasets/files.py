@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru._extras import require
-from glru._files import RATIO, ROOM, Archive, limit_unpacked_size, open_archive
+from glru._files import MIN_UNPACKED_LIMIT, RATIO, Archive, limit_unpacked_size, open_archive
 from glru.linalg import RawMatrix, as_matrix
 
 Format = Literal["csv", "tsv", "parquet", "npz", "libsvm"]
@@ -145,7 +145,7 @@ class Place:
             data = file.read(limit + 1)
         if len(data) > limit:
             raise ValueError(
-                f"{self.path} must unpack to at most {RATIO} times its size or {ROOM >> 20} MiB; it is larger. If that is intended, "
+                f"{self.path} must unpack to at most {RATIO} times its size or {MIN_UNPACKED_LIMIT >> 20} MiB; it is larger. If that is intended, "
                 "unpack it first and read the unpacked file."
             )
         return io.BytesIO(data)
@@ -521,12 +521,12 @@ def _convert_numbers(table: Any, decimal_comma: bool) -> tuple[Any, list[str]]:
         number = _parse(stripped, decimal_comma)
         known, n_numbers = len(column) - column.null_count(), len(column) - number.null_count()
         if n_numbers < known:
-            complete, said = parse_numbers(stripped, decimal_comma)
+            complete, remarks = parse_numbers(stripped, decimal_comma)
             # Among many limits such as <5 the plain numbers differ from each other; a few levels such as <18, 18 and >18 are text.
             if complete is None or number.n_unique() - 1 <= stripped.filter(number.is_null()).drop_nulls().n_unique():
                 found.append(stripped)
                 continue
-            number, notes = complete, notes + said
+            number, notes = complete, notes + remarks
         grouped = stripped.filter(_has_thousands(stripped, decimal_comma)[0])
         if len(grouped):
             notes.append(f"separated thousands in {column.name!r} such as {grouped[0]!r}")

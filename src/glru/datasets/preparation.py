@@ -415,8 +415,8 @@ def _parse_numeric_columns(table: Any, names: Sequence[str]) -> tuple[Any, list[
         if schema[name] == pl.String:
             values = table[name].str.strip_chars()
             ways = (parse_numbers(values, decimal_comma) for decimal_comma in (False, True))
-            column, said = next((way for way in ways if way[0] is not None), (values, []))
-            table, notes = table.with_columns(column), notes + said
+            column, remarks = next((way for way in ways if way[0] is not None), (values, []))
+            table, notes = table.with_columns(column), notes + remarks
     _check_kinds(table, names, one_hot=False)
     return table, notes
 

@@ -508,9 +508,9 @@ class Deletions:
         base = family.base
         _, nu, exponents = base.remainders(removals, family.largest_norm, others)
         radii, _ = base.radii(removals, family.largest_norm, nu, exponents)
-        reach = np.abs(removals.multipliers) * removals.norms + removals.base_norms
+        norm_bounds = np.abs(removals.multipliers) * removals.norms + removals.base_norms
         # Directions err by four solve errors of their parts, what they do to the row's own score by five.
-        radii = (radii + 5.0 * base.metric.solve_error * reach) * self._growth(family)
+        radii = (radii + 5.0 * base.metric.solve_error * norm_bounds) * self._growth(family)
         # Where nothing better is stored, the closed form is computed again when it is asked for.
         kept = self._stored[rows]
         here = np.flatnonzero(kept) if family is self.family else np.arange(rows.size)
@@ -519,12 +519,12 @@ class Deletions:
             moves = self._to_metric(family, family.directions(removals.take(here), places)[0])
             self._take_in(rows[here], moves, radii[here], "closed form")
         if family is self.family and not kept.all():
-            lengths, errors = self._measure_closed_moves(removals, reach)
+            lengths, errors = self._measure_closed_moves(removals, norm_bounds)
             rest = np.flatnonzero(~kept)
             self._take_radii(rows[rest], lengths[rest], (radii + errors)[rest], "closed form")
 
-    def _measure_closed_moves(self, removals: Removals, reach: Array) -> tuple[Array, Array]:
-        """The lengths of the moves of the closed form at the base of all rows, and at least their errors; ``reach``: at least the lengths of their parts."""
+    def _measure_closed_moves(self, removals: Removals, norm_bounds: Array) -> tuple[Array, Array]:
+        """The lengths of the moves of the closed form at the base of all rows, and at least their errors; ``norm_bounds``: at least the lengths of their parts."""
         assert self.family is not None
         base = self.family.base
         step, loss_step = base.metric.factor @ base.step, base.metric.factor @ base.loss_step
@@ -534,7 +534,7 @@ class Deletions:
         squares += np.square(own) + 2.0 * removals.multipliers * removals.base_moves
         lengths = np.sqrt(np.maximum(squares, 0.0))
         # Norms were rounded up by a solve error, moves and steps err by a few of these. A root errs by at most that of the error, and by the error over itself.
-        error = np.sqrt(16.0 * base.metric.solve_error + 8.0 * FEW) * reach
+        error = np.sqrt(16.0 * base.metric.solve_error + 8.0 * FEW) * norm_bounds
         with np.errstate(all="ignore"):
             error = np.fmin(error, error * (error / lengths))
         return lengths, error + 4.0 * base.metric.tiny * np.abs(removals.multipliers)

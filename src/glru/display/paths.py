@@ -318,8 +318,8 @@ class StepwiseDisplay:
         finite = finite[np.isfinite(finite)]
         if finite.size:
             low, high = (0.0 if self.criterion == "error" else float(finite.min())), float(finite.max())
-            room = max(0.08 * (high - low), 0.005 * abs(high), 1e-300)
-            ax.set_ylim(low - (room if self.criterion != "error" else 0.0), high + room)
+            margin = max(0.08 * (high - low), 0.005 * abs(high), 1e-300)
+            ax.set_ylim(low - (margin if self.criterion != "error" else 0.0), high + margin)
         ax.ticklabel_format(axis="y", useOffset=False)
         ax.locator_params(axis="y", integer=self.criterion == "error", nbins=6)
         ax.legend(frameon=False)

@@ -46,8 +46,8 @@ def find_usual_range(scores: Array) -> tuple[float, float]:
     far = high - low
     low, high = max(low - far, scores.min()), min(high + far, scores.max())
     low, high = min(float(low), 0.0), max(float(high), 0.0)
-    room = 0.06 * (high - low) or 1.0
-    return low - room, high + room
+    margin = 0.06 * (high - low) or 1.0
+    return low - margin, high + margin
 
 
 def sort_sides(scores: Array, sides: NDArray[Any]) -> NDArray[np.intp]:
@@ -65,7 +65,7 @@ def draw_sides(
 ) -> None:
     """Intervals side by side around the threshold 0, coloured by their verdicts; the first ``n_first`` of them are of the first name.
 
-    Every row takes the same room, so that the width of a colour is its share of the rows. Rows beyond the axis are marked at its edge.
+    Every row takes the same space, so that the width of a colour is its share of the rows. Rows beyond the axis are marked at its edge.
     """
     n_rows = bounds.n_rows
     gap = 0.02 * n_rows

@@ -172,13 +172,13 @@ def dual_pass_dense(X, y, weights, scale, curvatures, order, logistic, skip, slo
     shares : array of shape (n_rows,)
         The rows' shares of the duality gap, each as it was when its row was met.
     """
-    start, slant, total = shift[0], shift[1], shift[2]
+    start, slope_of_shift, total = shift[0], shift[1], shift[2]
     for i in order:
         if curvatures[i] > 0.0:
             product = 0.0
             for j in range(v.shape[0]):
                 product += X[i, j] * v[j]
-            margin = y[i] * (scale * product + (start + slant * total))
+            margin = y[i] * (scale * product + (start + slope_of_shift * total))
             shares[i] = weights[i] * _gap_share(slopes[i], margin, logistic)
             if shares[i] > skip:
                 new = _improve_slope(slopes[i], curvatures[i], margin, logistic)
@@ -212,11 +212,11 @@ def dual_pass_sparse(
     indptr, indices, data, y, weights, scale, curvatures, order, logistic, skip, slopes, v, shift, shares
 ):  # type: ignore[no-untyped-def]
     """:func:`dual_pass_dense` for CSR rows; column numbers without a sign spare a test of it for every entry."""
-    start, slant, total = shift[0], shift[1], shift[2]
+    start, slope_of_shift, total = shift[0], shift[1], shift[2]
     for i in order:
         if curvatures[i] > 0.0:
             product = _sparse_dot(indptr[i], indptr[i + 1], indices, data, v)
-            margin = y[i] * (scale * product + (start + slant * total))
+            margin = y[i] * (scale * product + (start + slope_of_shift * total))
             shares[i] = weights[i] * _gap_share(slopes[i], margin, logistic)
             if shares[i] > skip:
                 new = _improve_slope(slopes[i], curvatures[i], margin, logistic)

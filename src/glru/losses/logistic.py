@@ -365,5 +365,5 @@ def _places(y: ArrayLike) -> NDArray[np.intp]:
 
 def _in_simplex(q: Array) -> NDArray[np.bool_]:
     """Whether entries are probabilities: not negative, and of sum 1 up to rounding."""
-    room = 4.0 * q.shape[-1] * np.finfo(np.float64).eps
-    return (q >= -room).all(axis=-1) & (np.abs(q.sum(axis=-1) - 1.0) <= room)
+    slack = 4.0 * q.shape[-1] * np.finfo(np.float64).eps
+    return (q >= -slack).all(axis=-1) & (np.abs(q.sum(axis=-1) - 1.0) <= slack)

@@ -279,8 +279,8 @@ def pair_norms(forms: Array, unit: float, reference: NDArray[np.intp] | None = N
     if reference is not None:
         rows = np.arange(len(forms))
         first, others, forms = own[rows, reference][:, None], own, forms[rows, reference]
-    room = (unit + FEW) * np.square(np.sqrt(first) + np.sqrt(others))
-    return np.sqrt(np.maximum(first + others - 2.0 * forms, 0.0) + room) * (1.0 + FEW) + TINY
+    slack = (unit + FEW) * np.square(np.sqrt(first) + np.sqrt(others))
+    return np.sqrt(np.maximum(first + others - 2.0 * forms, 0.0) + slack) * (1.0 + FEW) + TINY
 
 
 def score_norms(forms: Array, unit: float) -> Array:
@@ -289,5 +289,5 @@ def score_norms(forms: Array, unit: float) -> Array:
     own, mean = np.einsum("iaa->ia", forms), forms.mean(axis=2)
     squares = own - 2.0 * mean + mean.mean(axis=1, keepdims=True)
     lengths = np.sqrt(own)
-    room = (unit + gamma(2 * n_scores + 16)) * np.square(lengths + lengths.mean(axis=1, keepdims=True))
-    return np.sqrt(np.maximum(squares, 0.0) + room) * (1.0 + FEW) + TINY
+    slack = (unit + gamma(2 * n_scores + 16)) * np.square(lengths + lengths.mean(axis=1, keepdims=True))
+    return np.sqrt(np.maximum(squares, 0.0) + slack) * (1.0 + FEW) + TINY

@@ -121,9 +121,9 @@ class Kinks:
             _cumulative(shares * relative) * (2.0 - up),
         )
 
-    def lost(self, reach: Array) -> Array:
-        """At least the share of the metric of the curved rows that a model within ``reach`` may see cross a kink."""
-        return self.curved[np.searchsorted(self.distances, reach, side="right")]
+    def lost(self, radius: Array) -> Array:
+        """At least the share of the metric of the curved rows that a model within ``radius`` may see cross a kink."""
+        return self.curved[np.searchsorted(self.distances, radius, side="right")]
 
     def remainders(self, lengths: Array) -> Array:
         """At least the norms of what steps of these lengths leave of the Newton equation: ``sum_k s c |x_k| (D |x_k| - distance)_+``.

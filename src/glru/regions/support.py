@@ -89,9 +89,9 @@ class Support:
         problem, loss, n_columns = self.problem, self.problem.loss, self.columns.size
         with np.errstate(all="ignore"):
             coefs = models[:n_columns]
-            room = radii * axis_norms[:n_columns, None] * (1.0 + FEW) + FEW * np.abs(coefs)
+            slack = radii * axis_norms[:n_columns, None] * (1.0 + FEW) + FEW * np.abs(coefs)
             free, ahead = self.signs[:, None] == 0.0, self.signs[:, None] * coefs
-            holds = ((ahead > room) | free).all(axis=0) & np.isfinite(radii)
+            holds = ((ahead > slack) | free).all(axis=0) & np.isfinite(radii)
             signs = np.zeros((n_columns + self.others.size, models.shape[1]), dtype=np.int8)
             signs[self.columns] = np.where(ahead > 0.0, self.signs[:, None], 0.0)
             if not self.others.size:
@@ -113,11 +113,11 @@ class Support:
                 slopes[left_out] = 0.0
             unit = 16.0 * gamma(problem.n_rows + 16)
             seen, limits = self.rest.T @ slopes, self.limits[:, None] * (1.0 - share - FEW)
-            room = (abs(self.rest).T @ (off + unit * np.abs(slopes))) * (1.0 + unit) + 8.0 * (
+            slack = (abs(self.rest).T @ (off + unit * np.abs(slopes))) * (1.0 + unit) + 8.0 * (
                 problem.n_rows + 8
             ) * SMALLEST
             signs[self.others] = np.where(np.abs(seen) < limits, 0.0, -np.sign(seen))
-            return Verdicts(holds & (np.abs(seen) + room < limits).all(axis=0), signs)
+            return Verdicts(holds & (np.abs(seen) + slack < limits).all(axis=0), signs)
 
 
 MAX_STEPS = 10

@@ -1,4 +1,4 @@
-"""Leave-one-out of rows in blocks with one score each: passes over the data, memory or not."""
+"""Leave-one-out of rows in blocks with one score each, in passes over the data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

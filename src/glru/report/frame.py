@@ -206,8 +206,8 @@ def fit_axis(values: Sequence[float], label: str, zero: bool = False, log: bool 
         low, high = min(low, 0.0), max(high, 0.0)
     if log:
         return Axis(low / 1.2, high * 1.2, label, log=True)
-    room = 0.06 * (high - low) or 0.5 * max(abs(high), 1e-12)
-    return Axis(low if zero and low == 0.0 else low - room, high + room, label)
+    margin = 0.06 * (high - low) or 0.5 * max(abs(high), 1e-12)
+    return Axis(low if zero and low == 0.0 else low - margin, high + margin, label)
 
 
 @final

@@ -245,14 +245,14 @@ def draw_sides(
     counts = {verdict: int(np.sum(verdicts == verdict)) for verdict in kinds}
     legend = {kind: f"{word} ({counts[verdict]:,})" for verdict, (kind, word) in kinds.items() if counts[verdict]}
     beyond = int(np.sum((scores < low) | (scores > high)))
-    said = "Where an interval does not touch the line at zero, the class is proven. Every row takes the same room. Hover for details."
-    said += f" Triangles: {format_count(beyond, 'row')} beyond the axis." if beyond else ""
-    said += " Rows beside each other share a mark." if len(marks) < n_rows else ""
+    remark = "Where an interval does not touch the line at zero, the class is proven. Every row takes the same space. Hover for details."
+    remark += f" Triangles: {format_count(beyond, 'row')} beyond the axis." if beyond else ""
+    remark += " Rows beside each other share a mark." if len(marks) < n_rows else ""
     sizes = (n_first, n_rows - n_first)
     centres = (0.5 * n_first, n_first + gap + 0.5 * sizes[1])
     below = [(centres[k], f"{shorten(names[k])}: {format_count(sizes[k], 'row')}") for k in (0, 1) if sizes[k]]
     x = Axis(-1.0, n_rows + gap, "", ticks=False)
-    return Section(title, said, draw_intervals(x, Axis(low, high, label), marks, legend, names=below))
+    return Section(title, remark, draw_intervals(x, Axis(low, high, label), marks, legend, names=below))
 
 
 def _bins(order: NDArray[np.intp], verdicts: NDArray[np.int8], n_first: int) -> Iterator[tuple[NDArray[np.intp], int]]:

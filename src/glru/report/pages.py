@@ -84,13 +84,13 @@ def _class_sections(
     known = "All counts are proven." if np.array_equal(least, most) else "Where labels are open, a count has two ends."
     text = f"Queries by their label before the change (lines) and by that of the retrained model (columns). {known}"
     header = ["query", "label before", "label after", "probability of the label before", "verdict"]
-    told = least_certain_table(bounds, before, classes, True, names.__getitem__, KINDS, header)
+    body = least_certain_table(bounds, before, classes, True, names.__getitem__, KINDS, header)
     return [
         Section("Labels before and after", text, confusion_table(least, most, classes, "before \\ after")),
         Section(
             "Queries to inspect",
             "Open labels first, then those whose class leads the next one least. Click a column name to sort.",
-            told,
+            body,
         ),
     ]
 

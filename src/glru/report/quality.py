@@ -204,8 +204,8 @@ def calibration_section(result: LOOCVResult, classes: tuple[str, str]) -> Sectio
         low, high = (float(np.mean(expit(ends[part]))) for ends in result.bounds)
         count = int(np.sum(result.y[part] > 0.0))
         least, most = sampling_interval(count, count, part.size)
-        said = f"predicted {format_interval(low, high)}\nobserved {count} of {part.size} ({count / part.size:.3g}; 95 % interval {least:.3g} to {most:.3g})"
-        marks.append(Mark(0.5 * (low + high), least, most, "good", said, count / part.size))
+        tip = f"predicted {format_interval(low, high)}\nobserved {count} of {part.size} ({count / part.size:.3g}; 95 % interval {least:.3g} to {most:.3g})"
+        marks.append(Mark(0.5 * (low + high), least, most, "good", tip, count / part.size))
         rows.append([(low, high), f"{count:,} of {part.size:,}", count / part.size, f"{least:.3g} to {most:.3g}"])
     edge = 1.05 * max(max(mark.high for mark in marks), max(mark.at for mark in marks))
     axes = Axis(0.0, edge, f"predicted probability of {classes[1]}"), Axis(0.0, edge, "observed share")

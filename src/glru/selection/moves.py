@@ -1,4 +1,4 @@
-"""The model of some columns of a problem, the models one move away from it, and what is found of all of these at once."""
+"""The model of some columns of a problem, the models one move away from it, and bounds of all of these at once."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence

@@ -500,8 +500,8 @@ def validate_splits(
         splits = add_train_rows(adapted, found.splits)
         result["fit_time"] = np.full(len(splits), (time.perf_counter() - begin) / len(splits))
         for name, scorer in proven.items():
-            said = str(scoring or "r2") if isinstance(scoring, str | None) else f"the metric {name!r}"
-            result[f"test_{name}"], seconds = score_folds(found, asked.X, asked.y, said, scorer, error_score)
+            title = str(scoring or "r2") if isinstance(scoring, str | None) else f"the metric {name!r}"
+            result[f"test_{name}"], seconds = score_folds(found, asked.X, asked.y, title, scorer, error_score)
             result["score_time"] = result["score_time"] + seconds
     if len(proven) < len(scorers):
         others = {name: scorer for name, scorer in scorers.items() if name not in proven}

@@ -1,4 +1,4 @@
-"""Candidates of many changed models, stepped on together until their bounds decide what was asked.
+"""Candidates of many changed models, improved together, step by step, until their bounds decide the question.
 
 The members of a batch are models of similar problems (one row or one column less). All of them are certified at once; those that
 are decided, or that rounding allows no narrower bounds of, leave; the others take a Newton step, first with a Hessian that all

@@ -318,9 +318,9 @@ class Start:
 
     def _gradient(self, w: Floats, width: float) -> tuple[Floats, Floats, Floats]:
         g, h = self._derivatives(self.X @ w, width)
-        bent = np.abs(w) < width
-        kink = self.kappa * np.where(bent, w / width, np.sign(w))
-        return self.X.T @ (self.s * g) + self.lam * w + kink, h, self.kappa * bent / width
+        rounded = np.abs(w) < width
+        kink = self.kappa * np.where(rounded, w / width, np.sign(w))
+        return self.X.T @ (self.s * g) + self.lam * w + kink, h, self.kappa * rounded / width
 
     def _step(self, w: Floats, width: float) -> Floats | None:
         gradient, h, curvature = self._gradient(w, width)
