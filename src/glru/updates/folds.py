@@ -159,12 +159,14 @@ class Products:
         self.weighted = weighted.astype(np.float32)
         for penalty in np.unique(self.penalties):
             mine = np.flatnonzero(self.penalties == penalty)
-            count = folds.n_products[penalty] / folds.factor_products
-            if count <= 1.0:
+            limit = folds.factor_products
+            if folds.n_products[penalty] <= (mine.size * limit if folds.apart[penalty] else limit):
                 continue
-            # One factor for all models of a penalty, where that may do, otherwise one each.
+            # One factor for all models of a penalty until it has taken as many products as one each would have cost; from then on one each.
+            folds.n_shared[penalty] += folds.n_products[penalty]
             folds.n_products[penalty] = 0
-            for group in np.split(mine, mine.size) if count > mine.size else [mine]:
+            folds.apart[penalty] |= folds.n_shared[penalty] > 2 * mine.size * limit
+            for group in np.split(mine, mine.size) if folds.apart[penalty] else [mine]:
                 strength = (self.strengths if strengths.shape[1] == 1 else self.strengths[:, group]).mean(axis=1)
                 folds.renew_factor(columns[group], self.weighted[:, group].mean(axis=1), strength)
 
@@ -299,7 +301,8 @@ class Folds:
         self.strengths = np.vstack([strengths, np.zeros((1, strengths.shape[1]))]) if self.free else strengths
         self._chosen: tuple[Rows, Array] | None = None
         self.factors: list[Any] = [None] * self.penalty_of.size
-        self.n_products = np.zeros(n_penalties, dtype=np.intp)
+        self.n_products, self.n_shared = np.zeros((2, n_penalties), dtype=np.intp)
+        self.apart = np.zeros(n_penalties, dtype=np.bool_)
         self._measure(strengths, squares)
 
     def _measure(self, strengths: Array, squares: Array) -> None:
