@@ -89,6 +89,9 @@ FOLD_START = 1e-3
 SPARED = 0.1
 """The share of a fold's labels that stays open under penalties which may not win."""
 
+HESSIAN_PRODUCTS = 30.0
+"""Where a Hessian costs no more than so many products, Newton steps of one fold form it even where cold trainings would not."""
+
 FOLD_ENTRIES, CHORD_ENTRIES = 4_000_000, 16_000_000
 """The largest number of scores, of all rows under the models of the folds that are stepped together; by chord steps, which keep one array of that size, the weights."""
 
@@ -984,7 +987,9 @@ def bound_single_fold(
             done = decided(near.lower, near.upper) or not budget.spent
             return (near.lower, near.upper), "refine" if done else "undetermined"
     queries = problem.matrix[test]
-    stepped = has_local(problem) and not (uses_rows(problem) or has_products(problem))
+    matrix, size = problem.matrix, float(problem.n_columns)
+    cheap = matrix.gram_cost + 0.02 * size**3 <= HESSIAN_PRODUCTS * matrix.product_cost
+    stepped = has_local(problem) and not uses_rows(problem) and (cheap or not has_products(problem))
     if stepped:
         steps = Refinement(problem, queries, narrow, budget=budget)
         begin = start if hessian is None else LocalEllipsoid.at(problem, start, hessian=hessian)

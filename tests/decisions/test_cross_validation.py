@@ -153,19 +153,23 @@ def test_folds_by_products(monkeypatch, price, sparse):
 
 
 def test_factors_of_folds(monkeypatch):
-    """Where one factor for all folds costs more products than it saves, every fold gets the factor of its own Hessian."""
+    """Where one factor for all folds has cost more products than one each, every fold gets that of its own Hessian, then and later."""
     rng = np.random.default_rng(7)
     X = sp.csr_array(np.where(rng.random((240, 160)) < 0.1, rng.normal(size=(240, 160)), 0.0))
     problem = glru.Problem(X, X @ rng.normal(size=160) > 0.0, penalty=glru.L2(1e-3), fit_intercept=True)
     problems = [problem.derive(sample_weight=np.where(np.arange(240) % 3 == k, 0.0, 1.0)) for k in range(3)]
     monkeypatch.setattr(Folds, "factor_products", 2.0)
-    for n_products, n_factors in ((1, 0), (5, 1), (7, 3)):
+    for n_products, n_factors in ((1, 0), (5, 1), (13, 3)):
         folds, columns = Folds(problem, problems), np.arange(3)
         folds.n_products[0] = n_products
         place = folds.at(np.zeros((folds.size, 1)), columns)
         Products(folds, np.repeat(place.scores, 3, axis=1), columns, 0.1)
         made = [factor for factor in folds.factors[:3] if factor is not None]
         assert len({id(factor) for factor in made}) == n_factors
+    for n_products, renewed in ((5, False), (7, True)):
+        folds.n_products[0] = n_products
+        Products(folds, np.repeat(place.scores, 3, axis=1), columns, 0.1)
+        assert [factor is not old for factor, old in zip(folds.factors, made, strict=False)] == 3 * [renewed]
     dense, weights = folds.matrix.dense() * folds.units, folds.weigh_curvatures(np.zeros((240, 3)), columns)
     for factor, weight in zip(made, weights.T, strict=True):
         lower = np.tril(factor.astype(float))

@@ -836,16 +836,19 @@ class _Training:
         """Which of some open folds have no test row left: first of the rows that stood in the way before."""
         if not asked.any():
             return asked
-        asked, spared = asked.copy(), self.spared[self.columns]
-        hardest = left(self.hardest[asked[self.owners[self.hardest]]])
-        asked &= np.bincount(self.owners[hardest], minlength=asked.size) <= spared
+        asked, spared, count = asked.copy(), self.spared[self.columns], self.columns.size
+        looked = self.hardest[asked[self.owners[self.hardest]]]
+        # Where rows may stay open, the hardest are the first that may not, roughly: half of them may be wrongly chosen.
+        allowed = np.where(spared > 0.0, 0.5 * np.bincount(self.owners[looked], minlength=count), 0.0)
+        asked &= np.bincount(self.owners[left(looked)], minlength=count) <= allowed
         places = np.flatnonzero(asked[self.owners])
         if places.size:
             found = left(places)
-            asked &= np.bincount(self.owners[found], minlength=asked.size) <= spared
+            asked &= np.bincount(self.owners[found], minlength=count) <= spared
             found = found[np.lexsort((np.abs(place.scores[self.rows[found], self.owners[found]]), self.owners[found]))]
             rank = np.arange(found.size) - np.searchsorted(self.owners[found], self.owners[found])
-            self.hardest = np.union1d(self.hardest, found[rank < N_HARDEST])
+            rank -= spared[self.owners[found]].astype(np.intp)
+            self.hardest = np.union1d(self.hardest, found[(rank >= 0) & (rank < N_HARDEST)])
         return asked
 
     def _find_decided(self) -> Mask:
