@@ -143,6 +143,9 @@ def errors(least: Any, most: Any) -> tuple[Any, Any]:
 
 def log_losses(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
     """The least and the largest log-loss of every row, as they are computed."""
+    if lower is upper:
+        loss = softplus(-y * lower)
+        return loss, loss
     least, most = margins(y, lower, upper)
     return softplus(-most), softplus(-least)
 

@@ -34,6 +34,7 @@ class Criterion:
     constant: tuple[float, float] | None = None
     # ``slopes(y, scores)``: the derivatives of the terms in the scores, to a few units; None where terms are not convex, or have none.
     slopes: Callable[[Array, Array], Array] | None = None
+    smoothness: float = np.inf  # at least the second derivatives of the terms in the scores
     # The sizes of folds whose accuracies are averaged as scikit-learn does, in float64: a value is then minus that average, rounding included. None: folds
     # are added.
     fold_sizes: tuple[int, ...] | None = None
@@ -172,8 +173,8 @@ def _residual_slopes(y: Array, scores: Array) -> Array:
 
 CRITERIA = {
     "error": Criterion("error", "classification", _errors, 0.0, True),
-    "log_loss": Criterion("log_loss", "classification", _log_losses, 1e-9, False, slopes=Logistic().gradient),
-    "squared_error": Criterion("squared_error", "regression", _squared_errors, 1e-9, False, slopes=_residual_slopes),
+    "log_loss": Criterion("log_loss", "classification", _log_losses, 1e-9, False, slopes=Logistic().gradient, smoothness=0.25),
+    "squared_error": Criterion("squared_error", "regression", _squared_errors, 1e-9, False, slopes=_residual_slopes, smoothness=2.0),
 }
 
 

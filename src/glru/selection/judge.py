@@ -22,7 +22,7 @@ from glru.selection.contest import Contest, Goal
 from glru.selection.criteria import Criterion
 from glru.selection.dof import Freedom, bounds_nearby, count_freedom, count_parameters
 from glru.selection.moves import Carried, ColumnFamilies, Columns, Model, Move, MoveList, Screening, SummedHessian
-from glru.updates.columns import FoldColumns, FoldData, Tangent
+from glru.updates.columns import Evaluated, FoldColumns, FoldData, Tangent
 
 Zeros = NDArray[np.bool_]
 """Rows whose score is exactly zero."""
@@ -515,17 +515,30 @@ class FoldSums:
         self.weights, shape = np.array(weights)[:, None], (len(weights), n_candidates)
         self.lower, self.upper, self.certain = np.zeros(shape), np.full(shape, np.inf), np.zeros(shape)
 
-    def take(self, places: Columns, lower: Array, upper: Array) -> None:
-        """Take in bounds of the scores of the test rows, of shape (n_folds, n_places, n_tests)."""
+    def take(self, places: Columns, here: Evaluated, zeros: Zeros | None = None) -> None:
+        """Take in what is known where candidates stand; ``zeros``: the test rows whose score is exactly zero, where that is known."""
         data, criterion = self.data, self.criterion
-        low, high = criterion.terms(data.answers[:, None, :], lower, upper)
-        known = high - low <= criterion.width(self.share, 1.0)
-        if not data.asked.all():
-            asked = data.asked[:, None, :]
+        y, asked, scores = data.answers[:, None, :], data.asked[:, None, :], here.asked_scores
+        fall = rise = 0.0
+        if criterion.slopes is None:
+            lower, upper = here.bounds()
+            if zeros is not None:
+                lower, upper = (np.where(zeros[:, None, :], 0.0, end) for end in (lower, upper))
+            low, high = criterion.terms(y, lower, upper)
+            known = high - low <= criterion.width(self.share, 1.0)
+        else:
+            low, high = criterion.terms(y, scores, scores)
+            slopes = np.where(asked, criterion.slopes(y, scores), 0.0)
+            fall, rise = here.bound_sums(slopes, criterion.smoothness)
+            half = here.half_widths + here.errors[:, :, None]
+            known = half * (2.0 * np.abs(slopes) + criterion.smoothness * half) <= criterion.width(self.share, 1.0)
+        if not asked.all():
             known, low, high = asked & known, np.where(asked, low, 0.0), np.where(asked, high, 0.0)
         low, high = criterion.add_terms(np.moveaxis(low, 2, 0), np.moveaxis(high, 2, 0))
         error = 0.0 if criterion.counts else FEW
-        low, high = low * self.weights * (1.0 - error), high * self.weights * (1.0 + error)
+        low = (low - fall) * self.weights
+        high = (high + rise) * self.weights * (1.0 + error)
+        low -= error * np.abs(low)
         self.certain[:, places] = np.maximum(self.certain[:, places], known.sum(axis=2))
         self.lower[:, places] = np.maximum(self.lower[:, places], low)
         self.upper[:, places] = np.maximum(np.minimum(self.upper[:, places], high), self.lower[:, places])
@@ -561,9 +574,9 @@ class FoldsJudge(Judge):
         if all(model.start is not None for model in models):
             present = data.pack([model.near for model in models])
 
-        def settle(places: Columns, *ends: Array) -> Zeros:
-            if ends:
-                sums.take(places, *(np.where(zeros[:, None, :], 0.0, end) for end in ends))
+        def settle(places: Columns, *known: Evaluated) -> Zeros:
+            for here in known:
+                sums.take(places, here, zeros)
             return ~np.asarray(criterion.is_known(ROUGH, *criterion.combine_folds(sums.lower, sums.upper)))[places]
 
         family = FoldColumns(data, chosen, present, np.array([data.zero]), True)
@@ -604,10 +617,10 @@ class FoldsJudge(Judge):
         share = ROUGH if np.isinf(contest.resolution) else share
         sums = FoldSums(self, len(moves), share)
 
-        def settle(places: Columns, *ends: Array) -> Zeros:
+        def settle(places: Columns, *known: Evaluated) -> Zeros:
             budget.check()
-            if ends:
-                sums.take(places, *ends)
+            for here in known:
+                sums.take(places, here)
                 contest.settle(places + offset, *criterion.combine_folds(sums.lower[:, places], sums.upper[:, places]))
             low, high = contest.lower[places + offset], contest.upper[places + offset]
             open_ones = np.zeros(places.size, dtype=bool)
@@ -624,7 +637,7 @@ class FoldsJudge(Judge):
                 continue
             columns = np.array([moves[k].columns[0] for k in here])
             family = FoldColumns(data, chosen, present, columns, add)
-            family.run(lambda places, *ends, here=here: settle(here[places], *ends))
+            family.run(lambda places, *known, here=here: settle(here[places], *known))
             self._families.append((family, {moves[k]: place for place, k in enumerate(here)}))
         left = contest.may_win[offset:] & ~criterion.is_known(share, contest.lower[offset:], contest.upper[offset:])
         if contest.winner is None and np.count_nonzero(left) > MAX_LEFT:

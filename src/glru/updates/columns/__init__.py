@@ -1,7 +1,7 @@
 """Single columns removed or added, many at once: bounds of the scores of some queries under each retrained model."""
 
 from glru.updates.carried_rows import carried_columns
-from glru.updates.columns.folds import FoldColumns, FoldData, has_fold_columns
+from glru.updates.columns.folds import Evaluated, FoldColumns, FoldData, has_fold_columns
 from glru.updates.columns.local import LocalColumns, has_local_columns
 from glru.updates.columns.models import Block
 from glru.updates.columns.screen import RemovalScreen, Tangent

@@ -29,7 +29,7 @@ from glru.updates.columns.subsets import Metrics, _frobenius, _lengths, factor_a
 Places = NDArray[np.intp]
 
 Settle = Callable[..., NDArray[np.bool_]]
-"""Which of some candidates are still open, ``settle(members)``; with bounds of their scores of shape (n_folds, n_members, n_tests), these are taken in first."""
+"""Which of some candidates are still open, ``settle(members)``; with what is known where they stand (:class:`Evaluated`), that is taken in first."""
 
 SCORES_TOGETHER = 100_000
 """Scores of the candidates that are worked on together, about, so that these stay in the cache."""
@@ -215,6 +215,12 @@ class FoldColumns:
             tiny = TINY / np.sqrt(self.data.strengths.min(axis=1, keepdims=True))
             return np.hypot(self.present_lengths, most / np.sqrt(self.own_lam)) * (1.0 + FEW) + tiny
 
+    @cached_property
+    def asked_columns(self) -> Array:
+        """The present columns of the rows asked about, of shape (n_folds, n_unknowns, n_tests); zero behind those of a fold."""
+        parts = [self.A[k if len(self.A) > 1 else 0][:, test] for k, test in enumerate(self.data.tests)]
+        return np.where(self.data.asked[:, None, :], np.array(parts), 0.0)
+
     def hessians(self, curvatures: Array, folds: Places) -> Array:
         """Hessians over the present columns, one per row of curvatures and its fold."""
         A, here = self.A if len(self.A) == 1 else self.A[folds], np.arange(self.A.shape[1])
@@ -257,9 +263,8 @@ class FoldColumns:
             return members
         # One step proves little in the metric of the penalty.
         here.measure(thorough=step > 0)
-        lower, upper = here.bounds()
-        self.near[:, members] = np.isfinite(upper[:, :, 0])
-        open_ones = settle(members, lower, upper)
+        self.near[:, members] = np.isfinite(np.fmin(here.radius, here.half))
+        open_ones = settle(members, here)
         # A gradient that no longer shrinks is rounding, where steps have been small before.
         ended = slow & (here.nu >= 0.5 * best) & (here.largest * best < 1e-3)
         going = open_ones & ~ended.all(axis=0) & ~here.hopeless.any(axis=0)
@@ -379,14 +384,49 @@ class Evaluated:
         if not family.metric.usable:
             self.nu[:, here], self.largest[:, here] = nu, largest
 
-    def bounds(self) -> Bounds:
-        """Bounds of the scores of the rows asked about, of shape (n_folds, n_members, n_tests)."""
-        metric, data = self.family.metric, self.family.data
+    @cached_property
+    def asked_scores(self) -> Array:
+        """The scores of the rows asked about, of shape (n_folds, n_members, n_tests)."""
+        return self._take_asked(self.scores)
+
+    @cached_property
+    def half_widths(self) -> Array:
+        """How far the scores of the rows asked about are from those of the optimum, rounding not counted; infinite where nothing is known."""
+        metric = self.family.metric
         with np.errstate(all="ignore"):
             half = metric.asked[:, self.members if self.family.add else slice(None)] * self.radius[:, :, None]
-            half = np.fmin(half * (1.0 + FEW), self.half[:, :, None]) + self.errors[:, :, None]
-        scores = np.array([part[:, test] for part, test in zip(self.scores, data.tests, strict=True)])
-        return widen(scores, np.where(np.isfinite(half), half, np.inf))
+            half = np.fmin(half * (1.0 + FEW), self.half[:, :, None])
+        return np.where(np.isnan(half), np.inf, half)
+
+    def _take_asked(self, parts: Array) -> Array:
+        folds = range(len(self.family.data.tests))
+        return np.array([parts[k if len(parts) > 1 else 0][:, self.family.data.tests[k]] for k in folds])
+
+    def bounds(self) -> Bounds:
+        """Bounds of the scores of the rows asked about, of shape (n_folds, n_members, n_tests)."""
+        return widen(self.asked_scores, self.half_widths + self.errors[:, :, None])
+
+    def bound_sums(self, slopes: Array, smoothness: float) -> Bounds:
+        r"""How far sums of convex terms over the rows asked about fall and rise at most from their scores here to those of the optimum, of shape (n_folds, n_members).
+
+        With the slopes :math:`f'` of the terms and a move :math:`\delta`, :math:`0 \le \sum_t f_t(z_t + x_t^\top \delta) - f_t(z_t) - g^\top \delta \le \tfrac12 s
+        \sum_t (x_t^\top \delta)^2` where :math:`g = \sum_t f'_t x_t`: its norm times the radius is far less than what rows may contribute one by one.
+        """
+        family, data, n_tests = self.family, self.family.data, slopes.shape[2]
+        sums, own = np.matmul(slopes, np.swapaxes(family.asked_columns, 1, 2)), np.zeros_like(self.own)
+        if family.add:
+            own = np.einsum("kmn,kmn->km", slopes, self._take_asked(self.columns))
+        else:
+            sums[:, np.arange(self.members.size), family.places[self.members]] = 0.0
+        with np.errstate(all="ignore"):
+            total = np.abs(slopes).sum(axis=2) * (1.0 + gamma(n_tests + 8) + FEW)
+            norms = family.metric.gradient_norms(sums, own, self.members)
+            norms += family.metric.bound_rounding(self.members, (sum_error(n_tests) + FEW) * total)
+            linear = np.fmin(norms * self.radius * (1.0 + FEW), total * self.half)
+            squares = np.square(np.where(data.asked[:, None, :], self.half_widths, 0.0)).sum(axis=2)
+            rise = np.square(np.sqrt(squares) + np.sqrt(n_tests) * self.errors) * (0.5 * smoothness * (1.0 + FEW))
+            linear = np.where(np.isnan(linear), np.inf, linear) + self.errors * total
+        return linear * (1.0 + FEW), (linear + rise) * (1.0 + gamma(n_tests + 8))
 
     def step(self, slow: NDArray[np.bool_], going: NDArray[np.bool_]) -> None:
         """Step those on that go on: with the Hessian of the present model, or with their own where that is slow."""
@@ -515,27 +555,39 @@ class PresentMetric:
     def certify(self, here: "Evaluated", wrong: Array, sizes: Array) -> tuple[Array, Array, Array, Array, Array]:
         """At least the norms of gradients and of rows, the radius that these prove, what of the gradients is rounding, and the exponents of the curvatures."""
         family, members, constant = self.family, here.members, self.family.data.constant
-        forms, size = np.matmul(here.gradients, self.inverse), family.A.shape[1]
+        rounding = self.bound_rounding(members, wrong, sizes)
+        nu = (self.gradient_norms(here.gradients, here.own_gradients, members) + rounding) * (1.0 + FEW)
+        largest = self.largest[:, members]
+        moves = here.scores - family.scores
+        moved = np.maximum(moves.max(axis=2), -moves.min(axis=2)) + here.errors + self.errors
+        exponents = constant * moved * (1.0 + FEW)
+        return nu, largest, local_radius(constant, largest, nu, exponents), rounding, exponents
+
+    def gradient_norms(self, gradients: Array, own: Array, members: Places) -> Array:
+        """At least the norms of gradients of some candidates, as they were computed."""
+        family, forms, size = self.family, np.matmul(gradients, self.inverse), self.family.A.shape[1]
         if family.add:
             images, root = family.images[:, members], self.root * self.bordered[:, members]
-            own = np.abs(here.own_gradients - (images * here.gradients).sum(axis=2))
-            own += gamma(size + 4) * (np.abs(here.own_gradients) + np.abs(images * here.gradients).sum(axis=2))
-            norms = np.hypot(_lengths(forms) * self.grown, own / np.sqrt(self.system[:, members])) * (1.0 + FEW)
+            products = images * gradients
+            rest = np.abs(own - products.sum(axis=2))
+            rest += gamma(size + 4) * (np.abs(own) + np.abs(products).sum(axis=2))
+            norms = np.hypot(_lengths(forms) * self.grown, rest / np.sqrt(self.system[:, members]))
         else:
             axes, root = self.inverse[:, family.places[members]], self.root
             best = -(forms * axes).sum(axis=2) / np.square(axes).sum(axis=2)
             # What both products are off is a share of what there was before they cancel.
             off = 3.0 * (self.grown - 1.0) * _lengths(forms)
             forms += np.where(np.isfinite(best), best, 0.0)[:, :, None] * axes
-            norms = (_lengths(forms) + off) * (1.0 + FEW)
-        # Errors of the entries: the Hessian is at least the penalty and, along the intercept, the sum of the curvatures.
+            norms = _lengths(forms) + off
+        return norms / root * (1.0 + FEW)
+
+    def bound_rounding(self, members: Places, wrong: Array, sizes: Array | float = 0.0) -> Array:
+        """At least the norms of what gradients are off: slopes by ``wrong`` in all rows together, the penalty's part by that of models of these sizes."""
+        family = self.family
+        # The Hessian is at least the penalty and, along the intercept, the sum of the curvatures.
         lengths = np.hypot(2.0 * family.lengths[:, members], self.least) * (1.0 + FEW)
-        rounding = ((lengths * wrong + FEW * sizes) * (1.0 + FEW) + TINY) / root
-        nu, largest = (norms / root + rounding) * (1.0 + FEW), self.largest[:, members]
-        moves = here.scores - family.scores
-        moved = np.maximum(moves.max(axis=2), -moves.min(axis=2)) + here.errors + self.errors
-        exponents = constant * moved * (1.0 + FEW)
-        return nu, largest, local_radius(constant, largest, nu, exponents), rounding, exponents
+        root = self.root * self.bordered[:, members] if family.add else self.root
+        return ((lengths * wrong + FEW * sizes) * (1.0 + FEW) + TINY) / root
 
 
 def _damping(moved: Array) -> Array:
