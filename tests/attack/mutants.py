@@ -236,6 +236,21 @@ def _rows_before(_):
     return mutant
 
 
+def _falling_half(bound_sums):
+    """As if the gradient of held-out losses were half as long."""
+
+    def mutant(self, slopes, smoothness):
+        fall, rise = bound_sums(self, slopes, smoothness)
+        return 0.5 * fall, rise
+
+    return mutant
+
+
+def _rising_as_falling(bound_sums):
+    """As if held-out losses had no curvature."""
+    return lambda self, slopes, smoothness: bound_sums(self, slopes, smoothness)[:1] * 2
+
+
 def _without_exponent(local_radius):
     """As if curvatures were the same everywhere."""
     return lambda constant, largest_norm, nu, exponent: local_radius(constant, largest_norm, nu, 0.0)
@@ -751,7 +766,13 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.columns.folds:PresentMetric.certify", inside(local_radius=scaled(0.5)), FOLD_COLUMNS
     ),
     "half-the-gradients-of-columns-near-present-models": Mutant(
-        "glru.updates.columns.folds:PresentMetric.certify", inside(_lengths=scaled(0.5)), FOLD_COLUMNS
+        "glru.updates.columns.folds:PresentMetric.gradient_norms", inside(_lengths=scaled(0.5)), FOLD_COLUMNS
+    ),
+    "half-of-what-held-out-losses-fall": Mutant(
+        "glru.updates.columns.folds:Evaluated.bound_sums", _falling_half, FOLD_COLUMNS
+    ),
+    "held-out-losses-that-rise-as-they-fall": Mutant(
+        "glru.updates.columns.folds:Evaluated.bound_sums", _rising_as_falling, FOLD_COLUMNS
     ),
     "rows-of-columns-that-come-taken-as-those-before": Mutant(
         "glru.updates.columns.folds:PresentMetric.place", _rows_before, FOLD_COLUMNS

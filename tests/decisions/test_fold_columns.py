@@ -9,7 +9,8 @@ from sklearn.feature_selection import SequentialFeatureSelector
 from sklearn.linear_model import LogisticRegression
 
 import glru
-from tests.certificates.exact import optimum
+from glru.bounds import widen
+from tests.certificates.exact import loss_value, optimum
 from tests.core import Evaluated, FoldColumns, FoldData, _budget, has_fold_columns
 
 KINDS = ["plain", "units", "duplicates", "heavy", "weak", "strong", "weights"]
@@ -48,13 +49,28 @@ def steps_of(folds, tests, chosen, columns, add):
     family = FoldColumns(data, chosen, data.pack(points), columns, add)
     seen = []
 
-    def settle(members, *ends):
-        if ends:
-            seen.append((members, *ends))
+    def settle(members, *known):
+        seen.extend((members, *bounds_of(here), *sums_of(here)) for here in known)
         return np.ones(members.size, dtype=bool)
 
     family.run(settle)
     return family, seen
+
+
+def bounds_of(here):
+    """Bounds of the scores of the rows asked about."""
+    return widen(here.asked_scores, here.half_widths + here.errors[:, :, None])
+
+
+def sums_of(here):
+    """The scores of the rows asked about, and how far the sum of their losses may be below and above the one at these."""
+    data, scores = here.family.data, here.asked_scores
+    slopes = np.where(data.asked[:, None, :], data.loss.gradient(data.answers[:, None, :], scores), 0.0)
+    return scores, *here.bound_sums(slopes, data.loss.smoothness)
+
+
+def losses(loss, y, scores):
+    return sum(loss_value(loss, Decimal(float(t)), Decimal(z)) for t, z in zip(y, scores, strict=False))
 
 
 @pytest.mark.parametrize("size", [1.0, 2.0**600, 2.0**-600])
@@ -74,11 +90,14 @@ def test_bounds_hold_exact_scores(loss, kind, size):
                 assert best is not None
                 scores = best.scores(fold.matrix.dense()[test][:, after])
                 widths = []
-                for members, lower, upper in seen:
+                exact = losses(loss, fold.y[test], scores)
+                for members, lower, upper, middle, fall, rise in seen:
                     for place in np.flatnonzero(members == j):
                         ends = zip(scores, lower[k, place], upper[k, place], strict=False)
                         assert all(Decimal(float(low)) <= score <= Decimal(float(high)) for score, low, high in ends)
                         widths.append(float((upper - lower)[k, place].max()))
+                        found = losses(loss, fold.y[test], middle[k, place].tolist())
+                        assert -Decimal(float(fall[k, place])) <= exact - found <= Decimal(float(rise[k, place]))
                 if kind not in ("weak", "heavy", "units"):
                     assert min(widths) < 1e-7
 
@@ -113,11 +132,35 @@ def test_bounds_hold_wherever_candidates_stand(add, fit_intercept, monkeypatch):
                 here = Evaluated(family, place)
                 here.measure(thorough)
                 here.radius = np.full_like(here.radius, np.inf) if thorough else here.radius
-                lower, upper = here.bounds()
+                lower, upper = bounds_of(here)
                 exact = X[test][:, : after.coef.size] @ after.coef + after.intercept
                 assert np.all(lower[0, 0] <= exact + 1e-7) and np.all(exact <= upper[0, 0] + 1e-7)
+                middle, fall, rise = sums_of(here)
+                excess = np.sum(fold.loss.value(y[test], exact) - fold.loss.value(y[test], middle[0, 0]))
+                assert -fall[0, 0] - 1e-7 <= excess <= rise[0, 0] + 1e-7
                 n_finite += bool(np.isfinite(upper).all())
     assert n_finite > 100
+
+
+@pytest.mark.parametrize("move", [-0.5, 0.5])
+def test_sums_of_squares_rise_by_their_curvature(move):
+    """With one column left and the squared loss, squares of the rows asked about change by what the gradient says, and their own."""
+    rng = np.random.default_rng(0)
+    X, y, weight = rng.normal(size=(12, 2)), rng.normal(size=12), np.repeat([1.0, 0.0], [8, 4])
+    fold = glru.Problem(X, y, glru.Squared(), glru.L2(0.1), scaling="sum", sample_weight=weight)
+    data, left = FoldData([fold], [np.arange(8, 12)]), np.array([0])
+    family = FoldColumns(data, np.arange(2), data.pack([glru.solve(fold).point]), np.array([1]), False)
+    family.metric.place(left)
+    best = glru.solve(fold.select_columns(left), tol=1e-14).coef[0]
+    family.coefs[0, 0] = [best + move, 0.0]
+    here = Evaluated(family, left)
+    here.measure(thorough=False)
+    middle, fall, rise = sums_of(here)
+    residuals = X[8:, 0] * best - y[8:], middle[0, 0] - y[8:]
+    excess = 0.5 * float(np.sum(residuals[0] ** 2) - np.sum(residuals[1] ** 2))
+    slope = -move * float(X[8:, 0] @ residuals[1])
+    assert -fall[0, 0] <= excess <= rise[0, 0]
+    assert fall[0, 0] == pytest.approx(abs(slope), rel=1e-9) and 0.0 < excess - slope < rise[0, 0] - fall[0, 0]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -169,8 +212,8 @@ def test_what_is_decided_is_not_stepped_on():
     points = [glru.solve(fold.select_columns(chosen)).point for fold in folds]
     family, seen = FoldColumns(data, chosen, data.pack(points), np.array([1, 2, 3]), True), []
 
-    def settle(members, lower, upper):  # one part: no question without bounds
-        assert lower.shape == upper.shape == (2, members.size, 12)
+    def settle(members, here):  # one part: no question without what is known
+        assert here.asked_scores.shape == here.half_widths.shape == (2, members.size, 12)
         seen.append(sorted(members.tolist()))
         return members == 1
 
@@ -196,7 +239,7 @@ def test_models_far_from_an_optimum_are_not_kept():
     family, seen = steps_of(folds, tests, np.arange(3), np.arange(3), False)
     for member in range(3):
         for k, point in enumerate(family.points(member)):
-            last = next(ends[k, list(who).index(member)] for who, _, ends in reversed(seen) if member in who)
+            last = next(ends[k, list(who).index(member)] for who, _, ends, *_ in reversed(seen) if member in who)
             assert (point is not None) == bool(np.isfinite(last[0]))
     assert not all(point is not None for member in range(3) for point in family.points(member))
 

@@ -173,8 +173,12 @@ def _residual_slopes(y: Array, scores: Array) -> Array:
 
 CRITERIA = {
     "error": Criterion("error", "classification", _errors, 0.0, True),
-    "log_loss": Criterion("log_loss", "classification", _log_losses, 1e-9, False, slopes=Logistic().gradient, smoothness=0.25),
-    "squared_error": Criterion("squared_error", "regression", _squared_errors, 1e-9, False, slopes=_residual_slopes, smoothness=2.0),
+    "log_loss": Criterion(
+        "log_loss", "classification", _log_losses, 1e-9, False, slopes=Logistic().gradient, smoothness=0.25
+    ),
+    "squared_error": Criterion(
+        "squared_error", "regression", _squared_errors, 1e-9, False, slopes=_residual_slopes, smoothness=2.0
+    ),
 }
 
 

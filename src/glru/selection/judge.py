@@ -519,26 +519,26 @@ class FoldSums:
         """Take in what is known where candidates stand; ``zeros``: the test rows whose score is exactly zero, where that is known."""
         data, criterion = self.data, self.criterion
         y, asked, scores = data.answers[:, None, :], data.asked[:, None, :], here.asked_scores
-        fall = rise = 0.0
-        if criterion.slopes is None:
-            lower, upper = here.bounds()
+        half = (here.half_widths + here.errors[:, :, None]) * (1.0 + FEW)
+        if criterion.counts:
+            margins = y * scores
             if zeros is not None:
-                lower, upper = (np.where(zeros[:, None, :], 0.0, end) for end in (lower, upper))
-            low, high = criterion.terms(y, lower, upper)
-            known = high - low <= criterion.width(self.share, 1.0)
+                margins, half = (np.where(zeros[:, None, :], 0.0, part) for part in (margins, half))
+            wrong, right = asked & (half <= -margins), asked & (half < margins)
+            known, low = wrong | right, wrong.sum(axis=2)
+            high = asked.sum(axis=2) - right.sum(axis=2)
         else:
-            low, high = criterion.terms(y, scores, scores)
+            assert criterion.slopes is not None
+            ends = (np.where(asked, end, 0.0) for end in criterion.terms(y, scores, scores))
+            low, high = criterion.add_terms(*(np.moveaxis(end, 2, 0) for end in ends))
             slopes = np.where(asked, criterion.slopes(y, scores), 0.0)
             fall, rise = here.bound_sums(slopes, criterion.smoothness)
-            half = here.half_widths + here.errors[:, :, None]
-            known = half * (2.0 * np.abs(slopes) + criterion.smoothness * half) <= criterion.width(self.share, 1.0)
-        if not asked.all():
-            known, low, high = asked & known, np.where(asked, low, 0.0), np.where(asked, high, 0.0)
-        low, high = criterion.add_terms(np.moveaxis(low, 2, 0), np.moveaxis(high, 2, 0))
+            low, high = (low - fall) * (1.0 - FEW), (high + rise) * (1.0 + FEW)
+            widths = half * (2.0 * np.abs(slopes) + criterion.smoothness * half)
+            known = asked & (widths <= criterion.width(self.share, 1.0))
         error = 0.0 if criterion.counts else FEW
-        low = (low - fall) * self.weights
-        high = (high + rise) * self.weights * (1.0 + error)
-        low -= error * np.abs(low)
+        # Sums are not negative; a lower end may be, and then says nothing.
+        low, high = low * self.weights * (1.0 - error), high * self.weights * (1.0 + error)
         self.certain[:, places] = np.maximum(self.certain[:, places], known.sum(axis=2))
         self.lower[:, places] = np.maximum(self.lower[:, places], low)
         self.upper[:, places] = np.maximum(np.minimum(self.upper[:, places], high), self.lower[:, places])

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._options import UNLIMITED, Budget
-from glru.bounds import Bounds, widen
+from glru.bounds import Bounds
 from glru.linalg import FEW, TINY, Array, gamma
 from glru.losses import Logistic, Loss, WithOffset
 from glru.problem import Point, Problem
@@ -49,6 +49,9 @@ FEW_COLUMNS = 16
 
 FEW_ENTRIES = 4000
 """Entries of the Hessians of all candidates up to which these are formed at once."""
+
+ROWS_PER_COLUMN = 200
+"""From so many rows per column on, what Hessians differ by from those of the present models is about the same in all folds."""
 
 MAX_EXPONENT = 2.0
 """Where curvatures may differ from those of the present model by more than this exponent, the metric of the penalty is asked too."""
@@ -150,8 +153,9 @@ class FoldColumns:
         self.scores = np.matmul(present[:, None, :], self.A)
         slopes = data.loss.gradient(data.y, self.scores)
         curvatures = _curvatures(data.loss, data.y, self.scores, slopes)
-        weighted = self.A * (data.weights * curvatures)
-        hessians = np.empty((len(weighted), *2 * weighted.shape[1:2]))
+        self.curvatures, self.first_curvatures = data.weights * curvatures, curvatures[0]
+        weighted = self.A * self.curvatures
+        self.present_hessians = hessians = np.empty((len(weighted), *2 * weighted.shape[1:2]))
         for k, hessian in enumerate(hessians):
             data.budget.check()
             np.matmul(weighted[k], self.A[k if len(self.A) > 1 else 0].T, out=hessian)
@@ -161,14 +165,14 @@ class FoldColumns:
         self.inverse = np.matmul(factors.inverse, np.swapaxes(factors.inverse, 1, 2))
         gradients = np.matmul(data.weights * slopes, np.swapaxes(self.A, 1, 2)) + self.strengths * present[:, None, :]
         base = present[:, None, :] - np.matmul(gradients, self.inverse)
-        total = (data.weights * curvatures).sum(axis=2)
+        total = self.curvatures.sum(axis=2)
         with np.errstate(all="ignore"):
             if add:
                 X = data.X[:, columns]
                 self.own_lam = data.strengths[:, columns]
-                crossed = np.matmul(X, np.swapaxes(weighted, 1, 2))
+                self.crossed = crossed = np.matmul(X, np.swapaxes(weighted, 1, 2))
                 self.images = np.matmul(crossed, self.inverse)
-                squares = np.matmul(np.square(X), np.swapaxes(data.weights * curvatures, 1, 2))[:, :, 0]
+                self.squares = squares = np.matmul(np.square(X), np.swapaxes(self.curvatures, 1, 2))[:, :, 0]
                 self.system = self.own_lam + squares - (crossed * self.images).sum(axis=2)
                 slope = np.matmul(X, np.swapaxes(data.weights * slopes, 1, 2))[:, :, 0]
                 self.own = -(slope - np.matmul(self.images, np.swapaxes(gradients, 1, 2))[:, :, 0]) / self.system
@@ -189,6 +193,8 @@ class FoldColumns:
         self.coefs[lost], self.own[lost] = 0.0, 0.0
         self.near, self.far = np.zeros(gains.shape, dtype=bool), moved > FIRST_MOVE
         self.slow = lost | (self.far if self.A.shape[1] <= FEW_COLUMNS else False)
+        # Folds of a candidate share what its Hessians differ by from those of the present models, unless that is not enough.
+        self.alone = lost | (len(self.A) > 1 or data.n_rows < ROWS_PER_COLUMN * self.A.shape[1])
         self._lengths: Array | None = None
         self.metric = PresentMetric(self, present, curvatures, factors)
         if add:
@@ -273,10 +279,15 @@ class FoldColumns:
         size = self.A.shape[1]
         limit = SLOW_CONTRACTION if size <= FEW_COLUMNS else 2.5 * SLOW_CONTRACTION
         # Few that are left are decided by a step that contracts quadratically.
+        self.alone[:, members] |= slow & (here.nu > limit * best)
         slow = slow | (here.nu > limit * best) | (np.count_nonzero(going) * size**2 <= FEW_ENTRIES)
         self.slow[:, members], self.best[:, members] = slow, np.minimum(here.nu, best)
         here.step(slow, going)
         return members[going]
+
+    def members_places(self, members: Places) -> Places:
+        """The places among the present columns of those that leave."""
+        return members[:0] if self.add else self.places[members]
 
     def points(self, member: int) -> list[Point | None]:
         """The models of a candidate in all folds, where they are near an optimum."""
@@ -392,19 +403,17 @@ class Evaluated:
     @cached_property
     def half_widths(self) -> Array:
         """How far the scores of the rows asked about are from those of the optimum, rounding not counted; infinite where nothing is known."""
-        metric = self.family.metric
+        asked = self.family.metric.asked[:, self.members if self.family.add else slice(None)]
         with np.errstate(all="ignore"):
-            half = metric.asked[:, self.members if self.family.add else slice(None)] * self.radius[:, :, None]
-            half = np.fmin(half * (1.0 + FEW), self.half[:, :, None])
+            half = asked * (self.radius * (1.0 + 2.0 * FEW))[:, :, None]
+        if np.isfinite(self.radius).all() and not np.isfinite(self.half).any():
+            return half
+        half = np.fmin(half, self.half[:, :, None])
         return np.where(np.isnan(half), np.inf, half)
 
     def _take_asked(self, parts: Array) -> Array:
         folds = range(len(self.family.data.tests))
         return np.array([parts[k if len(parts) > 1 else 0][:, self.family.data.tests[k]] for k in folds])
-
-    def bounds(self) -> Bounds:
-        """Bounds of the scores of the rows asked about, of shape (n_folds, n_members, n_tests)."""
-        return widen(self.asked_scores, self.half_widths + self.errors[:, :, None])
 
     def bound_sums(self, slopes: Array, smoothness: float) -> Bounds:
         r"""How far sums of convex terms over the rows asked about fall and rise at most from their scores here to those of the optimum, of shape (n_folds, n_members).
@@ -440,9 +449,15 @@ class Evaluated:
             else:
                 own, here = np.zeros_like(self.own), (np.arange(self.members.size), family.places[self.members])
                 moves -= family.images[:, self.members] * moves[:, *here][:, :, None]
-        folds, places = np.nonzero(slow & going)
         family.far[:, self.members] = False
         width = max(1, 4_000_000 // ((family.A.shape[1] + 1) * family.data.n_rows))
+        alone = family.alone[:, self.members]
+        together = np.flatnonzero((slow & ~alone & going).any(axis=0))
+        for start in range(0, together.size, width):
+            family.data.budget.check()
+            c = together[start : start + width]
+            moves[:, c], own[:, c] = self._step_together(c)
+        folds, places = np.nonzero(slow & alone & going)
         for start in range(0, folds.size, width):
             family.data.budget.check()
             k, c = folds[start : start + width], places[start : start + width]
@@ -453,29 +468,61 @@ class Evaluated:
             coefs[:, *here] = 0.0
         family.coefs[:, members], family.own[:, members] = coefs[:, going], (self.own + own)[:, going]
 
+    def _step_together(self, c: Places) -> tuple[Array, Array]:
+        """Newton steps of some candidates in all folds, with the Hessians of the present models changed by what the first fold says."""
+        family, data, members = self.family, self.family.data, self.members[c]
+        A, curvatures = family.A[0], _curvatures(data.loss, data.y[0], self.scores[0, c], self.raw_slopes[0, c])
+        changes = (curvatures - family.first_curvatures) * data.weights[:, 0].mean(axis=0)
+        hessians = family.present_hessians[:, None] + np.matmul(A * changes[:, None, :], A.T)
+        border, corner = np.empty(0), np.empty(0)
+        if family.add:
+            columns = data.X[0, family.columns[members]]
+            weighted = changes * columns
+            border = family.crossed[:, members] + weighted @ A.T
+            corner = family.own_lam[:, members] + family.squares[:, members] + (weighted * columns).sum(axis=1)
+        gradients, own_gradients = self.gradients[:, c], self.own_gradients[:, c]
+        with np.errstate(all="ignore"):
+            moves, own = self._solve(hessians, gradients, border, corner, own_gradients, family.members_places(members))
+            gains = (moves * gradients).sum(axis=2) + own * own_gradients
+            moved = data.constant * np.sqrt(np.abs(gains) / family.curvatures.sum(axis=2))
+            damping = _damping(moved)
+        family.far[:, members] = moved > FAR_MOVE
+        return moves * damping[:, :, None], own * damping
+
     def _newton(self, k: Places, c: Places) -> tuple[Array, Array]:
-        """Newton steps of some candidates, damped where scores would move far."""
-        family, data, last = self.family, self.family.data, self.family.A.shape[1]
+        """Newton steps of some candidates with Hessians of their own, damped where scores would move far."""
+        family, data, members = self.family, self.family.data, self.members[c]
         curvatures = _curvatures(data.loss, data.y[k, 0], self.scores[k, c], self.raw_slopes[k, c])
         curvatures *= data.weights[k, 0]
-        hessians, gradients, columns = family.hessians(curvatures, k), self.gradients[k, c], np.zeros((1, 1))
+        columns, border, corner = np.zeros((1, 1)), np.empty(0), np.empty(0)
         if family.add:
             columns = self.columns[k if len(self.columns) > 1 else 0 * k, c]
-            weighted, bordered = curvatures * columns, np.empty((k.size, last + 1, last + 1))
-            bordered[:, :last, :last] = hessians
-            bordered[:, last, :last] = bordered[:, :last, last] = family.sums(weighted, k, family.A)
-            bordered[:, last, last] = (weighted * columns).sum(axis=1) + family.own_lam[k, self.members[c]]
-            hessians, gradients = bordered, np.column_stack([gradients, self.own_gradients[k, c]])
-        else:
-            gone, each = family.places[self.members[c]], np.arange(k.size)
-            hessians[each, gone, :] = hessians[each, :, gone] = 0.0
-            hessians[each, gone, gone] = 1.0
-        moves = -_solve(hessians, gradients)
-        own = moves[:, last] if family.add else np.zeros(k.size)
-        far = family.sums(moves[:, :last], k, np.swapaxes(family.A, 1, 2)) + columns * own[:, None]
+            weighted = curvatures * columns
+            border = family.sums(weighted, k, family.A)
+            corner = (weighted * columns).sum(axis=1) + family.own_lam[k, members]
+        parts = family.hessians(curvatures, k), self.gradients[k, c], border, corner, self.own_gradients[k, c]
+        moves, own = self._solve(*parts, family.members_places(members))
+        far = family.sums(moves, k, np.swapaxes(family.A, 1, 2)) + columns * own[:, None]
         moved = data.constant * np.sqrt(np.square(far).mean(axis=1))
-        family.far[k, self.members[c]], damping = moved > FAR_MOVE, _damping(moved)
-        return moves[:, :last] * damping[:, None], own * damping
+        family.far[k, members], damping = moved > FAR_MOVE, _damping(moved)
+        return moves * damping[:, None], own * damping
+
+    def _solve(
+        self, hessians: Array, gradients: Array, border: Array, corner: Array, own: Array, gone: Places
+    ) -> tuple[Array, Array]:
+        """Newton steps from Hessians over the present columns, in these and in the column that comes; ``gone``: the places of those that leave."""
+        last = hessians.shape[-1]
+        if not self.family.add:
+            each = np.arange(gone.size)
+            hessians[..., each, gone, :] = hessians[..., each, :, gone] = 0.0
+            hessians[..., each, gone, gone] = 1.0
+            return -solve_systems(hessians, gradients), np.zeros_like(own)
+        bordered = np.empty((*hessians.shape[:-2], last + 1, last + 1))
+        bordered[..., :last, :last] = hessians
+        bordered[..., last, :last] = bordered[..., :last, last] = border
+        bordered[..., last, last] = corner
+        moves = -solve_systems(bordered, np.concatenate([gradients, own[..., None]], axis=-1))
+        return moves[..., :last], moves[..., last]
 
 
 @final
@@ -547,9 +594,10 @@ class PresentMetric:
             residuals /= (self.system[:, members] * np.square(self.root))[:, :, None]
             residuals += np.square(self.norms)[:, None, :]
             lost, off = self.bordered[:, members], self.off[:, members]
-            largest = np.sqrt(np.where(used, residuals, 0.0).max(axis=2)) * (1.0 + FEW) + off
-            asked = np.take_along_axis(residuals, data.tests[:, None, :], axis=2)
+            asked = np.array([part[:, test] for part, test in zip(residuals, data.tests, strict=True)])
             asked = np.sqrt(asked) * (1.0 + FEW) + off[:, :, None]
+            residuals *= used
+            largest = np.sqrt(residuals.max(axis=2)) * (1.0 + FEW) + off
             self.largest[:, members], self.asked[:, members] = largest / lost, asked / lost[:, :, None]
 
     def certify(self, here: "Evaluated", wrong: Array, sizes: Array) -> tuple[Array, Array, Array, Array, Array]:
@@ -596,9 +644,9 @@ def _damping(moved: Array) -> Array:
         return np.where(moved > LONGEST_MOVE, LONGEST_MOVE / moved, 1.0)
 
 
-def _solve(matrices: Array, right: Array) -> Array:
+def solve_systems(matrices: Array, right: Array) -> Array:
     """Solutions of systems, without proof; not a number where there is none."""
     try:
-        return np.asarray(np.linalg.solve(matrices, right[:, :, None]))[:, :, 0]
+        return np.asarray(np.linalg.solve(matrices, right[..., None]))[..., 0]
     except np.linalg.LinAlgError:
         return np.full(right.shape, np.nan)
