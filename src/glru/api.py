@@ -1030,14 +1030,7 @@ def _require_estimator(function: str, model: Any) -> None:
 
 
 def _make_validation(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    cv: Any,
-    groups: Any,
-    sample_weight: Any,
-    params: dict[str, Any] | None,
-    *how: Any,
+    estimator: Any, X: Any, y: Any, cv: Any, groups: Any, sample_weight: Any, params: dict[str, Any] | None, *how: Any
 ) -> Validation:
     """What is asked of an estimator's splits; ``params`` may hold the weights of its rows, and parameters of the steps before it."""
     weight, others = split_params(estimator, params) if params else (None, None)

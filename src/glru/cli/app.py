@@ -196,9 +196,7 @@ def print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-def version(
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-) -> None:
+def version(as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False) -> None:
     """Print the versions of glru and of its dependencies."""
     if as_json:
         _print_json({"versions": list_versions()}, "version")
@@ -212,10 +210,7 @@ def _print_json(values: dict[str, object], command: str = "data") -> None:
     sys.stdout.write(json.dumps(header | values, indent=2) + "\n")
 
 
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 @app.callback()

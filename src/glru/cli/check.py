@@ -102,8 +102,7 @@ def certify(
     data: DataOptions,
     out: FileOptions,
     model: Annotated[
-        Path,
-        typer.Option(help="A fitted linear model, saved by joblib. Such a file can run code: open only your own."),
+        Path, typer.Option(help="A fitted linear model, saved by joblib. Such a file can run code: open only your own.")
     ],
     max_seconds: MaxSeconds = None,
 ) -> None:

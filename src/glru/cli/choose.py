@@ -349,8 +349,7 @@ def tune(
     loss: LossOptions,
     out: OutputOptions,
     lam: Annotated[
-        str | None,
-        typer.Option(help=f"Strengths to try: 1,0.1,0.01 or LOW:HIGH:COUNT (geometric), by default {LAMS}."),
+        str | None, typer.Option(help=f"Strengths to try: 1,0.1,0.01 or LOW:HIGH:COUNT (geometric), by default {LAMS}.")
     ] = None,
     C: Annotated[
         str | None, typer.Option("--C", help=f"Values of scikit-learn's C to try instead, for example {CS}.")

@@ -45,8 +45,7 @@ class DataOptions:
         ),
     ]
     target: Annotated[
-        str | None,
-        data_option(help="Column to predict. By default the one called target, label, class or y."),
+        str | None, data_option(help="Column to predict. By default the one called target, label, class or y.")
     ] = None
     positive: Annotated[
         str | None,
@@ -66,8 +65,7 @@ class DataOptions:
         ),
     ] = None
     one_hot: Annotated[
-        bool,
-        data_option("--one-hot/--no-one-hot", help="Turn text columns into columns of zeros and ones."),
+        bool, data_option("--one-hot/--no-one-hot", help="Turn text columns into columns of zeros and ones.")
     ] = True
     impute: Annotated[
         Literal["mean", "median", "most-frequent"] | None,
@@ -93,12 +91,10 @@ class DataOptions:
         ),
     ] = None
     decimal: Annotated[
-        Literal[".", ","] | None,
-        data_option(help="Decimal mark of a CSV file; by default recognised."),
+        Literal[".", ","] | None, data_option(help="Decimal mark of a CSV file; by default recognised.")
     ] = None
     encoding: Annotated[
-        str | None,
-        data_option(help="Encoding of a CSV file; by default UTF-8, else Windows-1252."),
+        str | None, data_option(help="Encoding of a CSV file; by default UTF-8, else Windows-1252.")
     ] = None
     missing: Annotated[
         str,
@@ -153,10 +149,9 @@ class StrengthOptions:
 class FileOptions:
     """Where numbers go."""
 
-    json: Annotated[
-        bool,
-        output_option("--json", help="Print the result as JSON (docs/cli.md has the schema)."),
-    ] = False
+    json: Annotated[bool, output_option("--json", help="Print the result as JSON (docs/cli.md has the schema).")] = (
+        False
+    )
     out: Annotated[Path | None, output_option(help="Write one line per row: .csv or .parquet.")] = None
     table: Annotated[
         Literal["md", "tex", "html"] | None,
@@ -164,8 +159,7 @@ class FileOptions:
     ] = None
     quiet: Annotated[bool, output_option("--quiet", "-q", help="Print nothing but errors (and --json).")] = False
     log: Annotated[
-        Path | None,
-        output_option(help="Append the command, its result or error, and the times to this file."),
+        Path | None, output_option(help="Append the command, its result or error, and the times to this file.")
     ] = None
 
 

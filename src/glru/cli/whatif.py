@@ -195,12 +195,7 @@ def compare(
     moves = np.maximum(np.maximum(lower - coef, coef - upper), 0.0)
     order = np.argsort(-np.nan_to_num(moves), kind="stable")[:MAX_PRINTED]
     found["coefficients"] = [
-        {
-            "column": columns[k],
-            "before": float(coef[k]),
-            "lower": float(lower[k]),
-            "upper": float(upper[k]),
-        }
+        {"column": columns[k], "before": float(coef[k]), "lower": float(lower[k]), "upper": float(upper[k])}
         for k in order
     ]
     if labelled:

@@ -277,14 +277,7 @@ class Deletions:
         Time spent in each stage.
     """
 
-    def __init__(
-        self,
-        solution: Solution,
-        codes: Rows | None,
-        budget: Budget,
-        report: Report,
-        max_memory: int,
-    ) -> None:
+    def __init__(self, solution: Solution, codes: Rows | None, budget: Budget, report: Report, max_memory: int) -> None:
         self.problem, self.codes, self.budget, self.report = solution.problem, codes, budget, report
         self.max_memory, self.n_trainings = max_memory, 0
         self.seconds: dict[str, float] = {}

@@ -56,12 +56,7 @@ def sort_sides(scores: Array, sides: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def draw_sides(
-    ax: Any,
-    bounds: ScoreBounds,
-    verdicts: NDArray[np.int8],
-    groups: Groups,
-    n_first: int,
-    names: tuple[str, str],
+    ax: Any, bounds: ScoreBounds, verdicts: NDArray[np.int8], groups: Groups, n_first: int, names: tuple[str, str]
 ) -> None:
     """Intervals side by side around the threshold 0, coloured by their verdicts; the first ``n_first`` of them are of the first name.
 
@@ -440,12 +435,7 @@ class ConfusionDisplay:
 
     @classmethod
     def from_bounds(
-        cls,
-        bounds: ScoreBounds,
-        old_scores: Array,
-        classes: Sequence[str],
-        names: Sequence[Any],
-        joint: bool = True,
+        cls, bounds: ScoreBounds, old_scores: Array, classes: Sequence[str], names: Sequence[Any], joint: bool = True
     ) -> "ConfusionDisplay":
         """Make the display of a change: the labels of queries before it by those of the retrained model.
 

@@ -260,7 +260,7 @@ def unify(y: Any, z: Any, g: Any, /) -> tuple[Any, Array, Array, Array]: ...
 def unify(*arrays: Any) -> Any:
     """The namespace of :func:`floats` of some arrays, and these."""
     arrays = floats(*arrays)
-    return namespace(*arrays), *arrays
+    return namespace(arrays[0]), *arrays
 
 
 def _library(array: object) -> str:

@@ -76,11 +76,7 @@ class CertificateEntry:
 
 Entry = ChangeEntry | TrainingEntry | CertificateEntry
 
-KINDS: dict[str, type[Entry]] = {
-    "change": ChangeEntry,
-    "training": TrainingEntry,
-    "certificate": CertificateEntry,
-}
+KINDS: dict[str, type[Entry]] = {"change": ChangeEntry, "training": TrainingEntry, "certificate": CertificateEntry}
 """Every kind of entry by the name it is stored under."""
 
 

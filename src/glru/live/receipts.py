@@ -24,9 +24,7 @@ from glru.solution import find_dual
 SCHEMA = "glru-receipt/1"
 
 Statement = Literal[
-    "equals retraining to within r",
-    "model not yet updated",
-    "model updated, distance to retraining unknown",
+    "equals retraining to within r", "model not yet updated", "model updated, distance to retraining unknown"
 ]
 
 WORTHWHILE_FACTOR = 10.0

@@ -316,7 +316,7 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
     summary = [
         f"Each of the {format_count(n_rows, 'row')} of {data_name} was held out once and predicted by the model trained on "
         f"all other rows: the held-out R² is {format_interval(*r2)}; the root mean squared error is {root}, that of the constant "
-        f"answer, the mean of the other rows, {format_number(constant**0.5)}.",
+        f"answer, the mean of the other rows, {format_number(constant**0.5)}."
     ]
     numbers = [
         ("held-out R²", format_interval(*r2)),

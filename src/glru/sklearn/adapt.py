@@ -340,12 +340,7 @@ def _hstack_constant(first: NDArray[Any], columns: NDArray[Any] | None) -> Any:
 
 
 def adapt(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any = None,
-    keep: bool = False,
-    params: dict[str, Any] | None = None,
+    estimator: Any, X: Any, y: Any, sample_weight: Any = None, keep: bool = False, params: dict[str, Any] | None = None
 ) -> Adapted:
     """An estimator's objective on its data, as problems of this library.
 

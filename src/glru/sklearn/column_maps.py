@@ -235,12 +235,7 @@ def _min_max_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
         scale
     ) * columns.fill_error / (end - start)
     return columns.rescale(
-        walk.transform(step, columns.given),
-        scale=scale,
-        shift=shift,
-        scale0=scale0,
-        shift0=shift0,
-        scale_error=error,
+        walk.transform(step, columns.given), scale=scale, shift=shift, scale0=scale0, shift0=shift0, scale_error=error
     )
 
 

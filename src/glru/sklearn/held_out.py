@@ -27,14 +27,7 @@ from glru.solution import Solution, make_solution
 from glru.solvers import solve
 from glru.solvers.newton import zero_point
 from glru.updates.folds import has_folds
-from glru.updates.refits import (
-    LARGEST_SHARE,
-    Refits,
-    constant_loss,
-    factor_radii,
-    has_squares,
-    strength_errors,
-)
+from glru.updates.refits import LARGEST_SHARE, Refits, constant_loss, factor_radii, has_squares, strength_errors
 from glru.updates.support_rows import find_support, finds_supports_anywhere
 
 Split = tuple[Rows | None, Rows]
@@ -353,11 +346,7 @@ def _bound_factor_slack(adapted: Adapted, changes: ColumnChanges, pairs: list[tu
         kept.append(share * float(grown.max()))
     fills = None if changes.fills is None else np.hstack([0.0 * first, changes.fills])
     radii, norms = factor_radii(
-        problem,
-        np.hstack([first, changes.strengths]),
-        changes.error,
-        np.array(kept) * constant_loss(problem),
-        fills,
+        problem, np.hstack([first, changes.strengths]), changes.error, np.array(kept) * constant_loss(problem), fills
     )
     radii = np.where(changes.alone, 0.0, radii)
     sizes = [test.size for _, test in pairs]

@@ -335,18 +335,7 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
         training_tol: float = 1e-8,
         max_seconds: float | None = None,
     ) -> None:
-        super().__init__(
-            estimator,
-            step=step,
-            min_features_to_select=min_features_to_select,
-            cv=cv,
-            scoring=scoring,
-            verbose=verbose,
-            n_jobs=n_jobs,
-            importance_getter=importance_getter,
-        )
-        self.training_tol = training_tol
-        self.max_seconds = max_seconds
+        keep_arguments(self, locals())
 
     def fit(self, X: Any, y: Any) -> "CertifiedRFECV":
         """Choose features.
