@@ -218,7 +218,7 @@ class Cascade:
     """A leave-one-out run: bounds of every held-out score, and which stage decided it.
 
     The run knows nothing about how scores are bounded: that is the business of its :class:`Removals`, whose steps it takes in
-    order. Of rows in blocks, those are held that the first pass has brought back: all of them, or, with an output, the open ones. Steps
+    order. For rows in blocks, it holds those that the first pass has brought back: all of them, or, with an output, the open ones. Steps
     take and return the places of rows in the arrays below; in memory these are the rows' numbers.
 
     Parameters
@@ -584,7 +584,7 @@ class Removals(ABC):
     run : Cascade
         The run that asks.
     refits : Refits or None, default=None
-        What leaving out a row changes beside the row.
+        What leaving out a row changes besides the row.
     """
 
     def __init__(self, run: Cascade, refits: Refits | None = None) -> None:

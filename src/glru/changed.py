@@ -256,7 +256,7 @@ class ChangedModel:
     @cached_property
     @np.errstate(all="ignore")
     def row_ellipsoid(self) -> RowEllipsoid:
-        """Of wide data: the ellipsoid after Newton steps in the dimension of the rows, as far as float64 goes."""
+        """For wide data: the ellipsoid after Newton steps in the dimension of the rows, as far as float64 goes."""
         (models, start), budget = self._row_models, Budget(self.max_seconds)
         most, best = MAX_STEPS if self.max_steps is None else self._steps_left or 0, None
         for step, region in enumerate(row_ellipsoids(models, start, most)):

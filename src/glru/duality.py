@@ -295,7 +295,7 @@ def explain_missing_optimum(problem: Problem) -> str | None:
       :math:`\max \sum_i y_i x_i^\top w` subject to :math:`0 \le y_i x_i^\top w \le 1` has a value above 0. With one score per class, the leads
       of every row's class over the others take the place of the margins;
     * a loss with a log link falls for ever in a direction that lowers the scores of rows with :math:`y_i = 0` and leaves those of all others as
-      they are (a group of rows without a single count), which is the same program over the rows with :math:`y_i = 0`. Of shares with a logit link, scores
+      they are (a group of rows without a single count), which is the same program over the rows with :math:`y_i = 0`. For shares with a logit link, scores
       of rows with :math:`y_i = 1` may rise, too.
     """
     if not problem.fit_intercept and not problem.unpenalised.size:

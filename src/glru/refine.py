@@ -271,7 +271,7 @@ class Refinement:
     def newton(self, point: Point, certificate: Certificate | None = None, stepped: bool = False) -> str | None:
         """Newton steps from a point, each followed by its certificate; the stage that decided the bounds, or None.
 
-        ``stepped``: those under the local certificate alone were made before. Of rows in blocks there is the local certificate alone, and each step is a pass over the data.
+        ``stepped``: those under the local certificate alone were made before. For rows in blocks there is only the local certificate, and each step is a pass over the data.
         """
         problem = self.problem
         if not problem.in_memory:
@@ -471,7 +471,7 @@ def newton_ellipsoids(problem: Problem, start: Point | LocalEllipsoid) -> Iterat
 def column_ellipsoids(problem: Problem, start: Point | LocalEllipsoid) -> Iterator[LocalEllipsoid]:
     """The ellipsoids in the dimension of the columns, until a full step near the optimum does not reduce the gradient's norm.
 
-    Of rows in blocks steps are made from sums. Rows in memory tell for the price of a product where the objective would rise: there a
+    For rows in blocks, steps are made from sums. Rows in memory tell for the price of a product where the objective would rise: there a
     step is shortened.
     """
     before, length = np.inf, 1.0

@@ -20,7 +20,7 @@ Status = Literal["converged", "stopped", "max_iter", "stalled"]
 @final
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A dual point beside a model, and what their duality gap was summed from; an entry per row or per column."""
+    """The dual point that goes with a model, and the terms of their duality gap, one per row or column."""
 
     # As in :class:`Solution`.
     dual: Array
@@ -224,7 +224,7 @@ def make_solution(
 def shift_columns(solution: Solution) -> Solution:
     """The model after subtracting numbers near their means from columns far from zero, exactly (:meth:`glru.linalg.Matrix.find_exact_shifts`).
 
-    As ``x . w + b = (x - c) . w + (b + c . w)``, the optimum is the same but for its intercept. Columns whose mean is large beside their spread
+    As ``x . w + b = (x - c) . w + (b + c . w)``, the optimum is the same but for its intercept. Columns whose mean is large relative to their spread
     resemble the intercept, and rounding errors grow with that ratio; here they do not. The solution is returned as it is without an intercept, where no
     shift matters, and for wide data, which :class:`~glru.metric.rows.RowSide` centres.
     """

@@ -94,7 +94,7 @@ def to_problem(model: Any, penalty: Penalty | None = None, scaling: Scaling = "s
     Returns
     -------
     Problem
-        With the names of the columns, without an intercept beside them.
+        With the names of the columns, and without an intercept of its own.
 
     Examples
     --------

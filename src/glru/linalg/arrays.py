@@ -146,7 +146,7 @@ _COUNTER = _Counter()
 
 
 def add_work(operations: float) -> None:
-    """Note a call that takes about as many nanoseconds as it has ``operations``, beside what every call takes."""
+    """Note a call that takes about as many nanoseconds as it has ``operations``, in addition to what every call takes."""
     _COUNTER.total += CALL + int(operations)
 
 

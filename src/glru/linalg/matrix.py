@@ -57,7 +57,7 @@ class Matrix(ABC):
     """Whether only products of the whole matrix are quick, and methods that read single rows or columns are out of reach."""
 
     noise: Array | None = None
-    """How far the scores of rows may be off beside rounding, where the rows stand for others up to rounding; None: not at all."""
+    """How far the scores of rows may be off in addition to rounding, where the rows stand for others up to rounding; None: not at all."""
 
     stores_zeros: ClassVar[bool] = True
     """Whether zeros are stored as other numbers are; if not, what keeps zeros keeps the matrix small."""

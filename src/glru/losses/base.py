@@ -37,7 +37,7 @@ class Loss(ABC):
     fourth_constant : float or None
         A constant ``F`` with ``|l^(4)| <= F l''``, of a loss that knows its third derivative; None otherwise.
     score_noise : float
-        Slopes and curvatures are evaluated as if scores were off by this, beside a few units of themselves.
+        Slopes and curvatures are evaluated as if scores were off by this, in addition to a few units of themselves.
     probabilities : bool
         Whether scores are log-odds, so that there are probabilities, a log-loss and a Brier score.
     link : {"identity", "log", "logit"}

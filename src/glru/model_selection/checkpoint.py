@@ -38,7 +38,7 @@ ENTRY = re.compile(r"[0-9a-f]+/(coef|dual|numbers|words|sizes|work|rows|lower|up
 
 PROBLEM = ("loss", "penalty", "fit_intercept", "scaling", "y", "sample_weight", "weights")
 SOLUTION = ("problem", "coef", "intercept", "dual")
-"""What a problem beside its data, and a solution, are told apart by."""
+"""What tells problems (in addition to their data) and solutions apart."""
 
 Work = Callable[[Rows], Found]
 Journal = list[tuple[Rows, Array, Array, NDArray[np.bool_], int]]

@@ -122,7 +122,7 @@ def leave_one_out(
     """Leave-one-out of a problem or of its solution; the parameters are those of :func:`glru.loocv`, but for four.
 
     ``width``: if not given, a classification is refined until its labels are decided. ``aim``: a width on average to go on
-    to afterwards, as far as that costs no training, or ``"metrics"``. ``refits``: what leaving out a row changes beside the row.
+    to afterwards, as far as that costs no training, or ``"metrics"``. ``refits``: what leaving out a row changes besides the row.
     ``largest``: a width that no interval is to exceed, as far as that costs no training.
     """
     data = problem.problem if isinstance(problem, Solution) else problem
@@ -178,7 +178,7 @@ def start_run(
 ) -> Cascade:
     """Begin a run of leave-one-out, with the removals of this kind of problem.
 
-    ``refits``: what leaving out a row changes beside the row; the other parameters are those of :class:`glru.cascade.Cascade`.
+    ``refits``: what leaving out a row changes besides the row; the other parameters are those of :class:`glru.cascade.Cascade`.
     """
     problem = solution.problem
     if problem.loss.several:
@@ -514,7 +514,7 @@ def validate_strengths(
     progress: bool | Report,
     checkpoint: str | Path | None,
 ) -> LOOCVPath:
-    """:func:`loocv_path`, where ``make`` gives the problem of a strength, and what leaving out a row changes beside the row."""
+    """:func:`loocv_path`, where ``make`` gives the problem of a strength, and what leaving out a row changes besides the row."""
     try:
         grid = np.sort(np.array([*lams], dtype=np.float64))[::-1]
     except (TypeError, ValueError):

@@ -247,7 +247,7 @@ def draw_sides(
     beyond = int(np.sum((scores < low) | (scores > high)))
     remark = "Where an interval does not touch the line at zero, the class is proven. Every row takes the same space. Hover for details."
     remark += f" Triangles: {format_count(beyond, 'row')} beyond the axis." if beyond else ""
-    remark += " Rows beside each other share a mark." if len(marks) < n_rows else ""
+    remark += " Neighbouring rows share a mark." if len(marks) < n_rows else ""
     sizes = (n_first, n_rows - n_first)
     centres = (0.5 * n_first, n_first + gap + 0.5 * sizes[1])
     below = [(centres[k], f"{shorten(names[k])}: {format_count(sizes[k], 'row')}") for k in (0, 1) if sizes[k]]

@@ -59,7 +59,7 @@ class Criterion:
     def complete(self, lower: Any, upper: Any, dof: tuple[Any, Any]) -> tuple[Any, Any]:
         r"""Bounds of :math:`-2 \log L` plus the price of the degrees of freedom, from bounds of the sum and of these.
 
-        :math:`L` is the likelihood of a distribution without a parameter beside the mean, or of the normal distribution at its best variance: with ``n`` the
+        :math:`L` is the likelihood of a distribution without a parameter besides the mean, or of the normal distribution at its best variance: with ``n`` the
         total weight and ``S`` the sum of squares :math:`n (\log(2 \pi S / n) + 1)`.
         """
         assert self.price is not None

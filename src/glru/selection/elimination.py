@@ -55,7 +55,7 @@ class Judged:
 def eliminate(
     problem: Problem, n_left: list[int], n_kept: int, tol: float, budget: Budget, judged: Judged | None = None
 ) -> Iterator[Stage]:
-    """The models of an elimination from all columns on, whose numbers of columns beside those that stay are ``n_left``.
+    """The models of an elimination from all columns on, whose numbers of columns besides those that stay are ``n_left``.
 
     The first ``n_kept`` columns always stay.
     """

@@ -1,4 +1,4 @@
-r"""What leaving out a row changes beside the row itself: preprocessing and class weights that are fitted to the other rows.
+r"""What leaving out a row changes besides the row itself: preprocessing and class weights that are fitted to the other rows.
 
 A pipeline's steps are fitted again without row ``i``. In the columns of the problem (the data as the steps fitted to *all* rows
 transform it) that is a change of the penalty, of the filled values and of the weights: the model without row ``i`` minimises
@@ -31,7 +31,7 @@ LARGEST_SHARE = 1e-6
 @final
 @dataclass(frozen=True, eq=False)
 class Refits:
-    """What leaving out each row changes beside the row; one row of every array per row of the problem."""
+    """What leaving out each row changes besides the row; one row of every array per row of the problem."""
 
     strengths: Array | None = None  # shape (n_rows, n_columns): ``rho``: factors of the strengths of the penalty
     fills: Array | None = None  # shape (n_rows, n_columns): ``f``: what is added to some values of a column
