@@ -134,7 +134,7 @@ class Poisson(LogLink):
         return mean - y, mean
 
     def sum_constants(self, weights: Array, y: Array) -> float:
-        return float(weights @ (xlogy(y, y) - y))
+        return float((weights * y) @ (np.log(np.where(y > 0.0, y, 1.0)) - 1.0))
 
     def _sum_parts(self, weights: Array, y: Array, z: Array, slopes: Array, curvatures: Array) -> tuple[float, float]:
         return float(weights @ curvatures), -float((weights * y) @ z)
