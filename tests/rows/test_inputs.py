@@ -8,6 +8,9 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import glru
 from tests.rows.data import mapped
@@ -386,6 +389,8 @@ def test_lazy_frames_are_refused_without_a_warning():
         warnings.simplefilter("error")
         with pytest.raises(ValueError, match=r"got a LazyFrame\. .*collect"):
             glru.Problem(pl.LazyFrame({"a": X[:, 0]}), Y)
+        with pytest.raises(TypeError, match=r"got a LazyFrame\. Collect"):
+            glru.loocv(make_pipeline(StandardScaler(), LogisticRegression()), pl.LazyFrame({"a": X[:, 0]}), Y)
 
 
 def test_splits_and_strengths_that_are_none_are_shown():

@@ -166,7 +166,12 @@ def is_a(estimator: Any, name: str) -> bool:
 
 def count_rows(X: Any) -> int:
     """The number of rows of an array, a list, a sparse matrix or a frame."""
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+    try:
+        return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+    except (TypeError, IndexError):
+        raise TypeError(
+            f"X must be an array, a list, a sparse matrix or a data frame; got a {type(X).__name__}. Collect a lazy one."
+        ) from None
 
 
 def rows_of(values: Any, rows: Rows) -> Any:
