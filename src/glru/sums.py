@@ -36,9 +36,9 @@ class Floor:
     share: float
 
     @classmethod
-    def of(cls, loss: Loss) -> "Floor":
-        """The floor to begin with: none under a self-concordant loss, the highest under one that is flat in places."""
-        return cls(loss, 0.0 if loss.self_concordance is not None else 1.0)
+    def of(cls, loss: Loss, pieces: bool = False) -> "Floor":
+        """The floor to begin with: none under a self-concordant loss, the highest under one that is flat in places; ``pieces``: none under a piecewise quadratic one either."""
+        return cls(loss, 0.0 if loss.self_concordance is not None or (pieces and loss.piecewise) else 1.0)
 
     @property
     def highest(self) -> bool:

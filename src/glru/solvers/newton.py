@@ -37,7 +37,7 @@ SMALL_STEP = 1e-4
 """A step over rows in blocks is taken where the objective falls by this share of what its slope promises."""
 
 SAMPLED_SHARE = 32
-"""A sample holds one row in this number, but at least ``ROWS_PER_COLUMN`` rows per coefficient."""
+"""A sample holds one row in this number, but at least ``ROWS_PER_COLUMN`` rows per coefficient, which are many."""
 
 ROWS_PER_COLUMN = 10
 
@@ -687,7 +687,9 @@ class InBlocks(Place):
 
 def newton(problem: Problem, start: Point, stop: Stop) -> Run:
     """Train by direct Newton steps; see the module's text."""
-    floor = Floor.of(problem.loss)
+    # With many rows per column the curvature of pieces changes little on the way.
+    pieces = problem.in_memory and problem.n_rows >= ROWS_PER_COLUMN * problem.n_columns
+    floor = Floor.of(problem.loss, pieces)
     place: Place = (
         InMemory.of(problem, start) if problem.in_memory else InBlocks(problem, start, floor, Goal(problem, stop))
     )

@@ -490,8 +490,8 @@ class RowModels:
         """
         problem, arrays = self.problem, self.arrays
         duals, free, scores = start
-        # Between kinks the pieces that a penalised model sees lead to the optimum in fewer steps than a quadratic above the loss.
-        floor = Floor(problem.loss, 0.0) if problem.loss.piecewise and not self.side.n_free else Floor.of(problem.loss)
+        # The pieces that a penalised model sees lead to the optimum in fewer steps than a quadratic above the loss.
+        floor = Floor.of(problem.loss, pieces=not self.side.n_free)
         for _ in range(n_steps):
             _, curvatures = problem.loss.expand_slope(self.y, scores)
             # A floor raises the metric above the Hessian: it gives a step, and proves nothing.
