@@ -257,7 +257,7 @@ def scaled_answers(truth, result, row, move, doubts, H, inverse, rows, weights) 
     yield "leverage", [(leverages[row], slack * leverages[row])], lower[row], upper[row]
     freedom = mp.fsum(leverages) if np.any(truth.problem.quadratic) else size
     dispersion = truth.dispersion(freedom)
-    if not dispersion:
+    if not dispersion or not freedom:
         return
     mean = truth.mean_weight() * dispersion
     cook = form(move, H, move) / (freedom * mean)
