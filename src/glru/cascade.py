@@ -219,69 +219,25 @@ class Cascade:
 
     The run knows nothing about how scores are bounded: that is the business of its :class:`Removals`, whose steps it takes in
     order. For rows in blocks, it holds those that the first pass has brought back: all of them, or, with an output, the open ones. Steps
-    take and return the places of rows in the arrays below; in memory these are the rows' numbers.
-
-    Parameters
-    ----------
-    removals : callable
-        Makes the :class:`Removals` of this run.
-    solution : Solution
-        The model of all rows.
-    width : float or None
-        How narrow intervals have to be; None: narrow enough for a label.
-    bound : str, default="auto"
-        The bounds to use.
-    max_memory : int, default=USUAL_MEMORY
-        Bytes for the work arrays of a batch.
-    max_trainings : int or None, default=None
-        Most trainings; None: as many as are needed.
-    tol : float, default=1e-6
-        Relative gap of trainings without a proof.
-    report, budget, recall
-        Told of progress; when to end; where finished work comes from.
-    output : Output or None, default=None
-        Where the results of rows in blocks go.
-    aim : float or None, default=None
-        The width on average that :meth:`tighten` will be asked for.
-    largest : float, default=inf
-        The width that no interval is to exceed where :meth:`tighten` has the means.
-
-    Attributes
-    ----------
-    numbers, y : array
-        The numbers of the rows that are held, and their targets.
-    lower, upper : array
-        Bounds of their scores; of their queries where there is one score per class (:mod:`glru.bounds`).
-    stage_codes : array of int
-        The stages that decided them, by their places in ``STAGES``.
-    limited : array of bool
-        Open rows that were given up.
-    n_unseen : int
-        Rows in blocks that no step has bounded yet.
-    written : Written
-        The rows that are in the output alone.
-    seconds : dict
-        Time spent in each stage.
-    n_trainings : int
-        Rows that were trained.
+    take and return the places of rows in the arrays that it holds; in memory these are the rows' numbers.
     """
 
     def __init__(
         self,
         removals: "Callable[[Cascade], Removals]",
-        solution: Solution,
-        width: float | None = None,
+        solution: Solution,  # the model of all rows
+        width: float | None = None,  # how narrow intervals have to be; None: narrow enough for a label
         *,
         bound: str = "auto",
-        max_memory: int = USUAL_MEMORY,
+        max_memory: int = USUAL_MEMORY,  # bytes for the work arrays of a batch
         max_trainings: int | None = None,
-        tol: float = 1e-6,
+        tol: float = 1e-6,  # relative gap of trainings without a proof
         report: Report = _report_nothing,
         budget: Budget = UNLIMITED,
-        recall: Recall = _work_on,
-        output: Output | None = None,
-        aim: float | None = None,
-        largest: float = np.inf,
+        recall: Recall = _work_on,  # where finished work comes from
+        output: Output | None = None,  # where the results of rows in blocks go
+        aim: float | None = None,  # the width on average that :meth:`tighten` will be asked for
+        largest: float = np.inf,  # the width that no interval is to exceed where :meth:`tighten` has the means
     ) -> None:
         self.solution, self.problem, self.width, self.bound = solution, solution.problem, width, bound
         self.max_memory, self.max_trainings, self.tol, self.aim = max_memory, max_trainings, tol, aim
@@ -291,21 +247,24 @@ class Cascade:
         self.n_trainings, self.n_batched, self.tightening = 0, 0, False
         self._account, self._worked = Account(solution.work, self.problem.n_rows), False
         self._recalled: Callable[[], Bounds] | None = None
-        self.written = Written()
+        self.written = Written()  # the rows that are in the output alone
         self.finest: Array | None = None
         held = self.problem.n_rows if self.problem.in_memory else 0
         several = self.problem.loss.several
         nothing = make_unbounded_queries(held, self.problem.n_scores) if several else unbounded(held)
-        self.n_unseen = self.problem.n_rows - held
+        self.n_unseen = self.problem.n_rows - held  # rows in blocks that no step has bounded yet
         self.hold(np.arange(held), self.problem.targets if held else np.empty(0), nothing)
         self.removals = removals(self)
 
     def hold(self, numbers: Rows, y: NDArray[Any], bounds: Bounds) -> None:
         """Hold some rows from now on, all of them open."""
         self.numbers, self.y = numbers, y
+        # Of the scores; of the queries where there is one score per class (:mod:`glru.bounds`).
         self.lower, self.upper = bounds
-        self.stage_codes = np.full(numbers.size, OPEN, dtype=np.int8)
-        self.limited = np.zeros(numbers.size, dtype=bool)
+        self.stage_codes = np.full(
+            numbers.size, OPEN, dtype=np.int8
+        )  # the stages that decided the rows, by their places in ``STAGES``
+        self.limited = np.zeros(numbers.size, dtype=bool)  # open rows that were given up
 
     def open_rows(self) -> Rows:
         """The rows that are not decided yet."""

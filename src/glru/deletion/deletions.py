@@ -251,33 +251,16 @@ def _bound_coefs(problem: Problem, point: Point) -> tuple[Array, Array]:
 
 @final
 class Deletions:
-    """All deletions of single rows, or of the groups of rows.
+    """All deletions of single rows, or of the groups of rows."""
 
-    Parameters
-    ----------
-    solution : Solution
-        The model of all rows.
-    codes : array of int of shape (n_rows,) or None, default=None
-        The group of every row, numbers from 0 on; None: every row is a group.
-    budget, report, max_memory
-        When to end; what to call with progress; bytes for the work arrays of a batch.
-
-    Attributes
-    ----------
-    reference : Reference
-        The model of all rows.
-    radii, lengths : array of shape (n_deletions,)
-        At least the distances of the candidates from the optima in the metric, counted from the optimum of all rows; the lengths of
-        the candidates' moves.
-    stage_codes : array of int
-        What gave each radius, by its place in ``STAGES``.
-    n_trainings : int
-        Models that were trained.
-    seconds : dict
-        Time spent in each stage.
-    """
-
-    def __init__(self, solution: Solution, codes: Rows | None, budget: Budget, report: Report, max_memory: int) -> None:
+    def __init__(
+        self,
+        solution: Solution,  # the model of all rows
+        codes: Rows | None,  # the group of every row, numbers from 0 on; None: every row is a group
+        budget: Budget,
+        report: Report,
+        max_memory: int,  # bytes for the work arrays of a batch
+    ) -> None:
         self.problem, self.codes, self.budget, self.report = solution.problem, codes, budget, report
         self.max_memory, self.n_trainings = max_memory, 0
         self.seconds: dict[str, float] = {}
@@ -295,7 +278,9 @@ class Deletions:
             if reason is not None:
                 raise ValueError(reason[0].upper() + reason[1:])
         self.n_deletions = problem.n_rows if codes is None else int(codes.max()) + 1
+        # At least the distances of the candidates from the optima in the metric, counted from the optimum of all rows; the lengths of the candidates' moves.
         self.radii, self.lengths = np.full(self.n_deletions, np.inf), np.zeros(self.n_deletions)
+        # What gave each radius, by its place in ``STAGES``.
         self.stage_codes = np.full(self.n_deletions, OPEN, dtype=np.int8)
         self._families: dict[float, LocalRows] = {}
         # Where the closed form is as good as anything known, moves are not stored, and take no memory.

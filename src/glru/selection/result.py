@@ -18,49 +18,29 @@ MAX_PRINTED = 10
 @final
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One step of the path.
+    """One step of the path."""
 
-    Attributes
-    ----------
-    action : {"remove", "add", "stop"}
-        What was done; the last step of a search that ended by itself is a "stop".
-    columns : tuple of int
-        The columns that left or came, by their places in the problem.
-    feature : str, int or tuple
-        Their names, or their places if there are no names.
-    value_lower, value_upper : float
-        Proven bounds of the criterion after the step; equal if it is a count that is decided.
-    n_candidates, n_trainings, n_open : int
-        Moves there were; those that needed a training; values on which the choice depends and whose bounds stayed open, so
-        that the trained model's value was taken, unproven (a tie, an optimum that is not unique, an L1 penalty, which
-        bounds no score).
-    decided_by : dict
-        How many candidates each stage decided, as far as the step needed it.
-    seconds : float
-        Time of the step.
-    candidates : tuple of (action, columns)
-        The moves, in the order in which ties are broken. Of long paths, from 2,000,000 candidates on, those of later steps that their first lower
-        bound did not rule out; the arrays below are of the same.
-    lower, upper : array of shape (len(candidates),)
-        Proven bounds of each move's value when the step was decided; with the method "naive" the values themselves.
-    first_lower, first_upper, first_certain : array of shape (len(candidates),)
-        The bounds after the first stage, and how many validation rows were certain then. With the criterion "error"
-        ``first_lower`` is ``I`` of Algorithm 5, ``first_certain - I`` is ``C`` and the rest of the rows ``Z``.
-    """
-
-    action: str
-    columns: tuple[int, ...]
-    feature: Any
+    action: str  # "remove", "add" or "stop", the last step of a search that ended by itself
+    columns: tuple[int, ...]  # the columns that left or came, by their places in the problem
+    feature: Any  # their names, or their places if there are no names
+    # Proven bounds of the criterion after the step; equal if it is a count that is decided.
     value_lower: float
     value_upper: float
-    n_candidates: int
-    n_trainings: int
+    n_candidates: int  # how many moves there were
+    n_trainings: int  # how many of them needed a training
+    # Values that the choice depends on whose bounds stayed open, so that the trained model's value was taken, unproven (a tie, an optimum that is not
+    # unique, an L1 penalty, which bounds no score).
     n_open: int
-    decided_by: dict[str, int]
+    decided_by: dict[str, int]  # how many candidates each stage decided, as far as the step needed it
     seconds: float
+    # The moves, in the order in which ties are broken. From 2,000,000 candidates of a path on, later steps list those that their first lower bound did
+    # not rule out; the arrays below are of the same.
     candidates: tuple[tuple[str, tuple[int, ...]], ...]
+    # Proven bounds of each move's value when the step was decided; with the method "naive" the values themselves.
     lower: Array
     upper: Array
+    # The bounds after the first stage, and how many validation rows were certain then. With the criterion "error" ``first_lower`` is ``I`` of
+    # Algorithm 5, ``first_certain - I`` is ``C`` and the rest of the rows ``Z``.
     first_lower: Array
     first_upper: Array
     first_certain: Array

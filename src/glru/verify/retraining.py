@@ -271,8 +271,11 @@ class _Equations:
 
 def _solve_system(mp: Any, matrix: Objects, right: Objects) -> Objects | None:
     """The solution of a system of equations; None where the matrix is singular."""
+    # Rows of one size: what is singular is judged by the largest of them.
+    sizes = np.array([max(map(abs, row)) or mp.one for row in matrix], dtype=object)
     try:
-        return as_objects(list(mp.lu_solve(mp.matrix(matrix.tolist()), mp.matrix(right.tolist()))))
+        found = mp.lu_solve(mp.matrix((matrix / sizes[:, None]).tolist()), mp.matrix((right / sizes).tolist()))
+        return as_objects(list(found))
     except ZeroDivisionError:
         return None
 
