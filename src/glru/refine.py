@@ -157,24 +157,10 @@ def refine(
 ) -> Refined:
     """Bounds of the scores of some queries under the optimum of a problem.
 
-    Parameters
-    ----------
-    problem : Problem
-        Whose optimum is asked about.
-    point : Point
-        Where to start, with a dual feasible point if the rows are in memory.
-    queries : Matrix of shape (n_queries, n_columns)
-        The rows whose scores are asked about.
-    decided : callable
-        ``decided(lower, upper)``: whether the bounds are good enough.
-    names : collection of str, default=EVERY
-        The bounds to use; without "local" no Newton step is made, and the paper's bounds stop a training.
-    certificate : Certificate, default=None
-        The certificate of the point, if it is known: it is asked first.
-    budget : Budget, default=UNLIMITED
-        When it is spent, what is known by then is returned.
-    stepped : bool, default=False
-        Whether steps under the local certificate alone were made from the point already.
+    ``point``: where to start, with a dual feasible point if the rows are in memory; ``decided(lower, upper)``: whether bounds are good enough; ``names``: the
+    bounds to use, where without "local" no Newton step is made and the paper's bounds stop a training; ``certificate``: that of the point, if it is known,
+    which is asked first; ``stepped``: whether steps under the local certificate alone were made from the point already. When the budget is spent, what is
+    known by then is returned.
     """
     work = Refinement(problem, queries, decided, names, budget)
     # Under absolute values in the penalty a training costs less than Newton steps that fix the signs.
@@ -204,19 +190,11 @@ class Questions:
 
 @final
 class Refinement:
-    """Bounds of queries under the optimum of one problem, made tighter step by step until they are decided.
+    """Bounds of queries under the optimum of one problem, made tighter step by step until they are decided."""
 
-    Attributes
-    ----------
-    found : pair of array
-        The bounds proven so far.
-    point : Point
-        The best point so far.
-    region : Region or None
-        The last region that was taken in.
-    """
-
-    region: Region | None = None
+    found: Bounds  # proven so far
+    point: Point  # the best one so far
+    region: Region | None = None  # the last one that was taken in
 
     def __init__(
         self,
@@ -229,7 +207,7 @@ class Refinement:
     ) -> None:
         self.problem, self.queries, self.names, self.budget = problem, queries, names, budget
         self.decided = decided
-        self.found: Bounds = unbounded(queries.shape[0]) if found is None else found
+        self.found = unbounded(queries.shape[0]) if found is None else found
 
     @property
     def done(self) -> bool:
@@ -715,20 +693,9 @@ def bound_folds(
 ) -> Iterator[tuple[Bounds, str]]:
     """Bounds of some rows' scores in every one of some problems of the same rows and columns, and the stages that decided them.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem of all rows.
-    folds : sequence of Problem
-        The problems: other weights and strengths, the same data.
-    tests : sequence of array
-        The rows that are asked about, problem by problem.
-    solution : Solution or callable
-        The model of all rows, or how it is found, which is asked for only where the folds are not stepped together.
-    width, aim : float or None
-        The widths to reach; the second one as far as a few Newton steps under the local certificate reach it.
-    budget : Budget, default=UNLIMITED
-        When it is spent, what is known by then is returned.
+    ``folds``: the problems, with the data of ``problem``, that of all rows, under other weights and strengths; ``tests``: the rows that are asked about, problem
+    by problem; ``solution``: the model of all rows, or how it is found where the folds are not stepped together; ``width``, ``aim``: the widths to reach, the
+    second one as far as a few Newton steps under the local certificate do. When the budget is spent, what is known by then is returned.
     """
     if problem.loss.several:
         if has_class_folds(problem, folds):
@@ -782,19 +749,11 @@ def bound_grid(
     aim: float | None = None,
     start: Point | None = None,
 ) -> Iterator[tuple[int, Bounds, Closer | None]]:
-    """The same under several penalties, where :func:`~glru.updates.folds.has_folds` of them.
+    """The bounds of :func:`bound_folds` under several penalties, where :func:`~glru.updates.folds.has_folds` of them.
 
     Yields the place of a penalty, bounds, and where these are not narrow enough how to get closer ones, alone and at more expense; those of
-    one penalty in the order of its folds.
-
-    Parameters
-    ----------
-    problems : sequence of Problem
-        The problem of all rows under each penalty: the same data and weights.
-    folds : sequence of sequence of Problem
-        The folds under each penalty; their weights are the same under all of them.
-    start : Point, default=None
-        The model of all rows under the first penalty, if it is known.
+    one penalty in the order of its folds. The data and the weights, also those of the folds, are the same under all penalties; ``start``: the model of
+    all rows under the first one, if it is known.
     """
     first, n_most = problems[0], CHORD_ENTRIES if has_chords(problems[0]) else FOLD_ENTRIES
     for batch in _batches(tests, first.n_rows, max(1, n_most // first.n_rows)):

@@ -143,27 +143,15 @@ def _pair_gram(problem: Problem, weights: Array) -> Any:
 class ClassMetric:
     """Norms in the inverse of the Hessian with one score per class, rounded up.
 
-    Parameters
-    ----------
-    problem : Problem
-        The rows, the penalty and the weights.
-    likely : array of shape (n_rows, n_classes) or None
-        The probabilities where the Hessian is taken.
-    factor : float, default=1.0
-        What the weights of the losses are multiplied by.
-    losses : array of shape (n_classes, n_unknowns, n_classes, n_unknowns), default=None
-        The Hessian of the losses, where it was summed over blocks of rows.
-
-    Attributes
-    ----------
-    eta : float
-        The exact Hessian at the exact probabilities is within ``1 -/+ eta`` times the metric; infinite where nothing is known.
-    gauge : array
-        The gauge of every column.
+    ``eta``: the exact Hessian at the exact probabilities is within ``1 -/+ eta`` times the metric; infinite where nothing is known.
     """
 
     def __init__(
-        self, problem: Problem, likely: Array | None, factor: float = 1.0, losses: Array | None = None
+        self,
+        problem: Problem,
+        likely: Array | None,  # shape (n_rows, n_classes): the probabilities where the Hessian is taken
+        factor: float = 1.0,  # what the weights of the losses are multiplied by
+        losses: Array | None = None,  # the Hessian of the losses, where it was summed over blocks of rows
     ) -> None:
         self.n_scores, self.fit_intercept = problem.n_scores, problem.fit_intercept
         self.strengths = read_strengths(problem)

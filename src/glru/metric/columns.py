@@ -63,16 +63,8 @@ class Metric(ABC):
 class ColumnMetric(Metric):
     """The metric from a Cholesky factor of the Hessian.
 
-    Parameters
-    ----------
-    hessian : array
-        Its upper triangle, a sum over rows.
-    fit_intercept : bool
-        Whether its last row and column are those of an intercept.
-    depth : int
-        At least the additions that a row's share of the sum passes through.
-    least : float
-        No eigenvalue of the exact Hessian is below it.
+    ``hessian``: its upper triangle, a sum over rows in which a row's share passes through at most ``depth`` additions; ``fit_intercept``: whether its last
+    row and column are those of an intercept; ``least``: no eigenvalue of the exact Hessian is below it.
     """
 
     factor: Any
@@ -219,16 +211,7 @@ class OrthogonalMetric(ColumnMetric):
 
     Let :math:`A` be the rows over the roots of their weighted curvatures, those of the penalty below, so that :math:`H = A^\top A`. Nothing is assumed of
     the decomposition: with the computed :math:`R` and :math:`V \approx R^{-1}`, both :math:`E = V^\top H V - I`, by a product :math:`Q = A V`, and
-    :math:`R V - I` are bounded, and :math:`R^{-\top} H R^{-1} = (R V)^{-\top} (I + E) (R V)^{-1}`.
-
-    Parameters
-    ----------
-    rows : array of shape (n_rows, n_columns)
-        The rows.
-    curvatures : array of shape (n_rows,)
-        Their weighted curvatures.
-    totals : Totals
-        The penalty, and whether there is an intercept.
+    :math:`R V - I` are bounded, and :math:`R^{-\top} H R^{-1} = (R V)^{-\top} (I + E) (R V)^{-1}`. ``curvatures``: those of the rows, weighted.
     """
 
     def __init__(self, rows: Array, curvatures: Array, totals: Totals) -> None:

@@ -76,21 +76,14 @@ class GramProduct:
 
 @final
 class RowSide:
-    """What the dimension of the rows knows of the data and the penalty, whatever the weights.
+    """What the dimension of the rows knows of the data and the penalty, whatever the weights."""
 
-    Attributes
-    ----------
-    gram : Matrix of shape (n_rows, n_rows), or GramProduct
-        ``K``.
-    border : array of shape (n_rows, n_free)
-        ``U``.
-    norms : array of shape (n_rows,)
-        At least ``sqrt(K_kk)``: the norms of the rows in the metric of the penalty.
-    center : array of shape (n_columns,) or None
-        What is taken from every row; the intercept of such a model is ``b + c . w``.
-    """
-
-    gram: Any
+    gram: Any  # ``K``: a matrix of shape (n_rows, n_rows), or a :class:`GramProduct`
+    border: Array  # ``U``, of shape (n_rows, n_free)
+    norms: Array  # shape (n_rows,): at least ``sqrt(K_kk)``, the norms of the rows in the metric of the penalty
+    center: (
+        Array | None
+    )  # shape (n_columns,): what is taken from every row; the intercept of such a model is ``b + c . w``
     n_changes: int = 0
 
     def __init__(self, problem: Problem) -> None:
@@ -568,22 +561,10 @@ class Leverages:
     With ``r_i`` what the image of row ``i`` misses of the row, a gradient :math:`g = \tilde X^\top e` has
     :math:`\|g\|^2 = e^\top Q e + (\sum_i e_i r_i)^\top H^{-1} g`: its norm is at most :math:`\sqrt{e^\top Q e} + \sum_i |e_i| \|r_i\|`.
 
-    Attributes
-    ----------
-    rows : array of int of shape (n_images,)
-        The rows, in ascending order.
-    duals, scores : array of shape (n_rows, n_images)
-        Columns of ``(I + D K)^-1`` (with the border) and of ``Q``.
-    complements : array of shape (n_images,)
-        ``1 - d_i Q_ii``.
-    free : array of shape (n_free, n_images)
-        The images' unpenalised parts.
-    errors : pair of array of shape (n_images,)
-        The error of ``Q_ki`` is at most ``norms[k] first[i] + second[i]``, ``norms`` those of :class:`RowSide`.
-    norms, norms_without : array of shape (n_images,)
-        At least the norm of every row in the metric, and in the metric without it; infinite where nothing is known.
-    growth : array of shape (n_images,)
-        By what norms grow at most in the metric without each row.
+    Of the ``rows``, in ascending order: ``duals`` and ``scores`` are columns of ``(I + D K)^-1`` (with the border) and of ``Q``, ``complements`` are
+    ``1 - d_i Q_ii``, ``free`` the images' unpenalised parts. The error of ``Q_ki`` is at most ``norms[k] first[i] + second[i]`` with the norms of
+    :class:`RowSide` and ``errors = (first, second)``. ``norms`` and ``norms_without`` are at least those in the metric, and in the metric without the
+    row (infinite where nothing is known), ``growth`` at least the factor by which norms grow there.
     """
 
     def __init__(self, metric: RowMetric, rows: NDArray[np.intp], spread: Any, free: Array) -> None:

@@ -342,24 +342,11 @@ def _hstack_constant(first: NDArray[Any], columns: NDArray[Any] | None) -> Any:
 def adapt(
     estimator: Any, X: Any, y: Any, sample_weight: Any = None, keep: bool = False, params: dict[str, Any] | None = None
 ) -> Adapted:
-    """An estimator's objective on its data, as problems of this library.
+    """An estimator's objective on its data, as problems of this library, and the way back to its labels and coefficients.
 
-    Parameters
-    ----------
-    estimator : estimator
-        A linear model of scikit-learn or of this library, fitted or not, or one in a ``OneVsRestClassifier``, or one of these
-        at the end of a ``Pipeline``.
-    X, y, sample_weight : array
-        What it is fitted to; in a pipeline whatever its steps take.
-    keep : bool, default=False
-        Whether the steps of a fitted pipeline are kept as they are; otherwise copies of them are fitted to the data.
-    params : dict, default=None
-        Parameters of ``fit`` of the steps in front of the model, in scikit-learn's spelling.
-
-    Returns
-    -------
-    Adapted
-        Its problems, and the way back to its labels and coefficients.
+    The estimator is a linear model of scikit-learn or of this library, fitted or not, one in a ``OneVsRestClassifier``, or one of these at the end of a
+    ``Pipeline``. ``keep``: whether the steps of a fitted pipeline are kept as they are; otherwise copies of them are fitted to the data. ``params``: parameters
+    of ``fit`` of these steps, in scikit-learn's spelling.
 
     Examples
     --------

@@ -392,14 +392,8 @@ def bound_held_out_grid(
 ) -> tuple[list[HeldOut], Array]:
     """Held-out scores of an estimator under several penalties, and the value of each penalty.
 
-    Penalties that cannot have the smallest value are left where that is proven.
-
-    Parameters
-    ----------
-    grid : sequence of Adapted
-        The estimator under each penalty, on the same data; of equal values the first one is the smallest.
-    value_of : callable
-        The lower and the upper end of the value of held-out scores.
+    Penalties that cannot have the smallest value are left where that is proven. ``grid``: the estimator under each penalty, on the same data, where of equal
+    values the first one is the smallest; ``value_of``: the ends of the value of held-out scores.
     """
     first = grid[0]
     splits = _list_splits(first, cv, groups)
