@@ -232,18 +232,8 @@ def gradient_errors(totals: Totals, point: Point, here: Expansion, errors: Score
     """How far each entry of the objective's gradient (the intercept's last) may be off.
 
     The errors are those of the slopes, at scores that are off and by their own evaluation, of their weights and of sums of
-    them (Minkowski's inequality), and of the penalty's product. Column by column they follow from Cauchy-Schwarz.
-
-    Parameters
-    ----------
-    totals, point : Totals, Point
-        Bounds of sums over the rows, and where the gradient was taken.
-    here : Expansion
-        The sums there.
-    errors : ScoreErrors
-        The errors of the scores.
-    share : float
-        The relative error of a weight and of a sum over the rows.
+    them (Minkowski's inequality), and of the penalty's product. Column by column they follow from Cauchy-Schwarz. ``here``: the sums at the point;
+    ``errors``: those of the scores; ``share``: the relative error of a weight and of a sum over the rows.
     """
     size = here.slope_norm * (1.0 + gamma(2 * totals.n_rows + 8))
     slopes = slope_spread(totals, errors.spread, errors.largest, here.curvature_norm)
@@ -268,16 +258,9 @@ def sum_closely(
     Errors :math:`\epsilon` of the weighted slopes are no larger in the metric than over the roots of the curvatures, however near to dependent the columns are:
     :math:`\|X^\top \epsilon\|_{H^{-1}} \le \|D^{-1/2} \epsilon\|`, since :math:`H \succeq X^\top D X`. Only what the sums lose is an error of entries of the gradient.
 
-    Parameters
-    ----------
-    problem, point, rows, errors : Problem, Point, RowValues, array
-        Dense rows in memory, a model, its values, and at least the errors of its scores.
-    metric, near : ColumnMetric, float
-        A metric, and at least the norm in its inverse of a vector whose norm in that of the exact Hessian is 1.
-    share : float
-        The relative error of a weight.
-    factors : tuple of float, default=(1.0, 1.0)
-        What the weights are multiplied by in the Hessian, and at most in the objective.
+    The rows are dense and in memory. ``rows``, ``errors``: the values of the model, and at least the errors of its scores; ``near``: at least the norm in the
+    inverse of the metric of a vector whose norm in that of the exact Hessian is 1; ``share``: the relative error of a weight; ``factors``: what the weights are
+    multiplied by in the Hessian, and at most in the objective.
     """
     (middle, high), totals, used, X = factors, problem.totals, problem.weights > 0.0, problem.matrix.dense()
     forces = problem.weights * rows.slopes
@@ -323,16 +306,10 @@ def slope_error_norm(loss: Loss, spread: Any, moved: Any) -> Any:
 
     since :math:`H \succeq X^\top S \operatorname{diag}(h) X`, and the slope of a row is off by :math:`|\epsilon_k| \le h(\xi_k) e_k` with a curvature
     that is at most :math:`\mu`, and at most :math:`e^{M t}` times the one in the Hessian. No norm of a column is in it, so that rows of huge norm
-    and tiny curvature cost nothing. Infinite for a loss without both constants.
+    and tiny curvature cost nothing. Infinite for a loss without both constants, its smoothness ``mu`` and self-concordance ``M``.
 
-    Parameters
-    ----------
-    loss : Loss
-        The loss, whose smoothness is ``mu`` and self-concordance ``M``.
-    spread : float or array
-        At least ``sqrt(sum_k s_k e_k^2)``, with the weights that the slopes and the curvatures of the Hessian have.
-    moved : float or array
-        ``t``: at least the distance of any score, exact or computed, from the one that the Hessian was taken at.
+    ``spread``: at least ``sqrt(sum_k s_k e_k^2)``, with the weights that the slopes and the curvatures of the Hessian have; ``moved``: ``t``, at least the
+    distance of any score, exact or computed, from the one that the Hessian was taken at.
     """
     if loss.self_concordance is None or not np.isfinite(loss.smoothness):
         return np.inf * spread

@@ -380,23 +380,10 @@ class RowMetric(NewtonSystem, Metric):
     def force_norms(
         self, forces: Any, responses: Any, moves: Array, taken: Any = None
     ) -> tuple[Array, Array, Any, Any]:
-        """At least the norms of gradients given by forces on the rows (one column each).
+        """At least the norms of gradients given by forces on the rows (one column each), ``missed``, ``e - v`` and ``K (e - v)``.
 
-        Parameters
-        ----------
-        forces, responses : array of shape (n_rows, n_models)
-            ``e``, and ``-v = D dz`` for any changes ``dz`` of the scores.
-        moves : array of shape (n_models,)
-            ``v^T D^-1 v``, as computed.
-        taken : array of shape (n_rows, n_models), default=None
-            The gradients' part in the unpenalised coordinates is ``U^T (e - taken)``.
-
-        Returns
-        -------
-        norms, missed : array of shape (n_models,)
-            The norms, to which the norm of a free coordinate times ``missed`` is to be added.
-        residuals, image : array of shape (n_rows, n_models)
-            ``e - v`` and ``K (e - v)``.
+        ``forces``: ``e``; ``responses``: ``-v = D dz`` for any changes ``dz`` of the scores; ``moves``: ``v^T D^-1 v``, as computed; ``taken``: the gradients' part
+        in the unpenalised coordinates is ``U^T (e - taken)``. The norm of a free coordinate times ``missed`` is to be added to the norms.
         """
         side, arrays = self.side, self.side.arrays
         xp = arrays.xp

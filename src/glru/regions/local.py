@@ -59,14 +59,8 @@ RADII = (1.25, 3.0, 16.0)
 def piece_radius(nu: Array, shares: Array, lost: Callable[[Array], Array]) -> Array:
     """At least the distances to the optima in the metric; infinite where nothing is proven.
 
-    Parameters
-    ----------
-    nu : array
-        At least the gradients' norms in the inverse metric.
-    shares : array
-        The Hessians of the rows in their curved pieces, all of them, are at least these shares of the metric.
-    lost : callable
-        ``lost(radii)``: at least the share of the metric of the rows that may leave their curved pieces within the radii.
+    ``nu``: at least the gradients' norms in the inverse metric; ``shares``: the Hessians of the rows in their curved pieces, all of them, are at least these
+    shares of the metric; ``lost(radii)``: at least the share of the metric of the rows that may leave their curved pieces within the radii.
     """
     found = np.full(nu.size, np.inf)
     with np.errstate(all="ignore"):
@@ -168,16 +162,8 @@ def has_support(problem: Problem) -> bool:
 def local_radius(constant: float, largest_norm: Array | float, nu: Array, exponent: Array | float) -> Array:
     """The radius ``r`` in the metric; infinite where the certificate proves nothing.
 
-    Parameters
-    ----------
-    constant : float
-        The self-concordance constant ``M``.
-    largest_norm : float or array
-        At least the largest norm of a row in the inverse metric.
-    nu : array
-        At least the gradient's norm in the inverse metric.
-    exponent : float or array
-        The metric was taken where curvatures differ by a factor of at most ``e^exponent``.
+    ``constant``: the self-concordance constant ``M``; ``largest_norm``, ``nu``: at least the largest norm of a row and that of the gradient in the inverse
+    metric, which was taken where curvatures differ by a factor of at most ``e^exponent``.
     """
     with np.errstate(all="ignore"):
         # The exponent is a short chain of operations; its relative error counts as often as it is large.

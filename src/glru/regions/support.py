@@ -71,20 +71,9 @@ class Support:
     ) -> "Verdicts":
         """For which restricted problems the optimum is that of all columns.
 
-        Parameters
-        ----------
-        models : array of shape (n_unknowns, n_models)
-            Models of the restricted problem, the intercept last.
-        radii : array of shape (n_models,)
-            At least their distances from the optima in some metric.
-        axis_norms, row_norms : array
-            At least the norms of the unit vectors and of the rows in its inverse.
-        left_out : pair of array, default=None
-            Rows, and the models that are trained without them.
-        factors : array of shape (n_models,) or float, default=1.0
-            What the weights of each model's rows are multiplied by.
-        share : float, default=0.0
-            At least the relative error of the penalty's strengths.
+        ``models``: of the restricted problem, one per column, the intercept last; ``radii``: at least their distances from the optima in some metric;
+        ``axis_norms``, ``row_norms``: at least the norms of the unit vectors and of the rows in its inverse; ``left_out``: rows, and the models that are trained
+        without them; ``factors``: what the weights of each model's rows are multiplied by; ``share``: at least the relative error of the penalty's strengths.
         """
         problem, loss, n_columns = self.problem, self.problem.loss, self.columns.size
         with np.errstate(all="ignore"):

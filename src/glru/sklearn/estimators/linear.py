@@ -37,21 +37,7 @@ from glru.solvers.api import Solver
 
 
 class LinearModel(BaseEstimator):  # type: ignore[misc]
-    """A linear model that keeps the proof of its fit and, unless ``keep_data`` is false, the data it was fitted to.
-
-    Attributes
-    ----------
-    coef_, intercept_ : array
-        The model.
-    n_iter_ : int
-        Most iterations of a training.
-    dual_gap_ : float
-        Proven upper bound of how far the objective (summed over the classes) is above its optimum.
-    solutions_ : tuple of Solution
-        One solution, or one per class.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
-    """
+    """A linear model that keeps the proof of its fit and, unless ``keep_data`` is false, the data it was fitted to."""
 
     coef_: Array
     intercept_: Any
