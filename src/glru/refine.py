@@ -658,10 +658,8 @@ def _bound_class_block_fold(
     fold: Problem, test: Rows, start: Point, decided: AllDecided, budget: Budget
 ) -> tuple[Bounds, str]:
     """:func:`_bound_class_fold` of rows in blocks: Newton steps, one pass each, and one over the tested rows where bounds are worth asking for."""
-    found, place = (
-        make_unbounded_queries(test.size, fold.n_scores),
-        {k: own for k, (own, _) in fold.locate(test).items()},
-    )
+    found = make_unbounded_queries(test.size, fold.n_scores)
+    place = {k: own for k, (own, _) in fold.locate(test).items()}
     for region in class_ellipsoids(fold, start):
         if region.nu < MAX_ASKED_GRADIENT:
             parts = fold.map(_bound_class_queries, region.point, region.metric, region.radius, own=place)
@@ -946,8 +944,8 @@ def bound_single_fold(
             done = decided(near.lower, near.upper) or not budget.spent
             return (near.lower, near.upper), "refine" if done else "undetermined"
     queries = problem.matrix[test]
-    matrix, size = problem.matrix, float(problem.n_columns)
-    cheap = matrix.gram_cost + 0.02 * size**3 <= HESSIAN_PRODUCTS * matrix.product_cost
+    formed = problem.matrix.gram_cost + 0.02 * float(problem.n_columns) ** 3
+    cheap = formed <= HESSIAN_PRODUCTS * problem.matrix.product_cost
     stepped = has_local(problem) and not uses_rows(problem) and (cheap or not has_products(problem))
     if stepped:
         steps = Refinement(problem, queries, narrow, budget=budget)

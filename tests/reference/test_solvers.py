@@ -569,3 +569,19 @@ def test_log_links_converge_after_a_short_step(loss, fit_intercept):
     y = np.exp(np.clip(0.5 * X @ random.normal(size=100), -5.0, 5.0)) * random.gamma(2.0, 0.5, 30) + 1e-9
     problem = glru.Problem(X, y, loss=loss, penalty=glru.L2(1e-4), fit_intercept=fit_intercept)
     assert glru.solve(problem).status == "converged"
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("loss", [glru.SquaredHinge(), glru.SmoothedHinge(), glru.Huber()], ids=repr)
+def test_tall_pieces_take_few_steps(loss, fit_intercept):
+    """With many rows per column Newton steps begin on the pieces of the loss: a quadratic above it costs two steps more."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(1000, 30))
+    scores = X @ rng.normal(size=30) / 5.0
+    y = (
+        scores + 0.3 * rng.standard_t(2, size=1000)
+        if isinstance(loss, glru.Huber)
+        else scores > 0.3 * rng.normal(size=1000)
+    )
+    problem = glru.Problem(X, y, loss=loss, penalty=glru.L2(1e-2), fit_intercept=fit_intercept)
+    assert glru.solve(problem, tol=1e-6).n_iter <= (4 if isinstance(loss, glru.Huber) else 5)

@@ -730,12 +730,8 @@ class ChordFolds:
         means, strength, diagonal = rows.shares.mean(axis=1), strengths.mean(axis=0), np.arange(rows.size)
         anywhere = known or rows.loss.self_concordance == 0.0
         if isinstance(start, Common):
-            model, found, reference, grams = (
-                start.model,
-                (start.scores, start.squares, start.gradients),
-                start.reference,
-                start.grams,
-            )
+            model, found = start.model, (start.scores, start.squares, start.gradients)
+            reference, grams = start.reference, start.grams
         else:
             model = start
             found = rows.compute_slopes(model)

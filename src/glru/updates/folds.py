@@ -162,7 +162,7 @@ class Products:
             limit = folds.factor_products
             if folds.n_products[penalty] <= (mine.size * limit if folds.apart[penalty] else limit):
                 continue
-            # One factor for all models of a penalty until it has taken as many products as one each would have cost; from then on one each.
+            # One factor for all models of a penalty, until these have taken twice the products that one each costs; then one each.
             folds.n_shared[penalty] += folds.n_products[penalty]
             folds.n_products[penalty] = 0
             folds.apart[penalty] |= folds.n_shared[penalty] > 2 * mine.size * limit
@@ -554,12 +554,8 @@ class Folds:
         """
         count = columns.size
         lengths, open_ = np.ones(count), np.arange(count)
-        low, high, low_slope, high_slope = (
-            np.zeros(count),
-            np.full(count, np.inf),
-            descent.copy(),
-            np.full(count, np.nan),
-        )
+        low, high, low_slope = np.zeros(count), np.full(count, np.inf), descent.copy()
+        high_slope = np.full(count, np.nan)
         strengths = np.broadcast_to(self.read_strengths(columns), direction.shape)
         base, growth = (np.einsum("ij,ij->j", strengths * part, direction) for part in (place.coef, direction))
         begin, weights = np.broadcast_to(place.scores, scores.shape), self.get_weights(columns)
@@ -776,12 +772,8 @@ class _Training:
             if not going.any() or not (going.all() or place.coef.shape[1] > 1):
                 break
             if not going.all():
-                place, direction, descent, before = (
-                    place.take(going),
-                    direction[:, going],
-                    descent[going],
-                    before[going],
-                )
+                place, direction = place.take(going), direction[:, going]
+                descent, before = descent[going], before[going]
                 self._keep(going)
                 metric.keep(going)
             place, _ = folds.search(place, direction, descent, self.columns)
