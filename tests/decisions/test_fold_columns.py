@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.feature_selection import SequentialFeatureSelector
 from sklearn.linear_model import LogisticRegression
 
@@ -219,6 +220,23 @@ def test_what_is_decided_is_not_stepped_on():
 
     family.run(settle)
     assert seen[0] == [0, 1, 2] and len(seen) > 1 and all(members == [1] for members in seen[1:])
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("criterion", ["error", "log_loss"])
+def test_sparse_data_is_worked_on_as_dense_data(direction, criterion, monkeypatch):
+    """Few columns of sparse data are dense columns; many are left to products with its entries, on the same path."""
+    X = scipy.sparse.random(80, 12, density=0.1, random_state=0, format="csr")
+    y = X.toarray()[:, :4].sum(axis=1) + 0.1 * np.random.default_rng(0).normal(size=80) > 0.1
+    options = {"cv": 4, "direction": direction, "criterion": criterion, "forced": True, "max_steps": 6}
+    paths = []
+    for most in (200, 3):
+        monkeypatch.setattr("glru.updates.columns.folds.MAX_THIN", most)
+        found = glru.stepwise(LogisticRegression(C=30.0), X, y, **options)
+        assert found.certified and found.n_trainings == 0
+        paths.append([step.columns for step in found.path])
+    naive = glru.stepwise(LogisticRegression(C=30.0), X, y, **options, method="naive")
+    assert paths[0] == paths[1] == [step.columns for step in naive.path]
 
 
 def test_columns_without_a_penalty_are_left_to_others():

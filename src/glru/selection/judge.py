@@ -565,7 +565,7 @@ class FoldsJudge(Judge):
         """The value of the present columns, from models of all folds at once, which are kept; None where these do not tell it."""
         models, criterion, sums = self._models, self.criterion, FoldSums(self, 1, ROUGH)
         chosen, size = models[0].chosen, models[0].chosen.size + data.fit_intercept
-        if size == 0:
+        if size == 0 or chosen.size > data.max_columns:
             return None
         zeros, present = np.zeros(data.tests.shape, dtype=bool), np.zeros((len(models), size))
         for judge, line in zip(self.judges, zeros, strict=True):
@@ -610,7 +610,9 @@ class FoldsJudge(Judge):
         assert data is not None
         chosen = self._models[0].chosen
         # Columns that leave wide data are followed in the dimension of its rows.
-        if any(len(move.columns) > 1 or (not move.add and chosen.size > data.n_rows) for move in moves):
+        if chosen.size > data.max_columns or any(
+            len(move.columns) > 1 or (not move.add and chosen.size > data.n_rows) for move in moves
+        ):
             return None
         contest = self._contest(moves) if contest is None else contest
         offset, share = contest.lower.size - len(moves), 0.05 * criterion.resolution

@@ -517,7 +517,7 @@ def make_judge(
         weights = np.full(test.size, sum(sizes) / (len(sizes) * divisor)) if weighted else None
         judges.append(_judge_rows(model, fold.matrix[test], fold.y[test], own, method, weights))
     problems, tests = [problem for problem, _ in folds], [test for _, test in folds]
-    at_once = method == "certified" and all(sizes) and has_fold_columns(problems)
+    at_once = method == "certified" and all(sizes) and has_fold_columns(problems, chosen.size)
     data = FoldData(problems, tests, budget) if at_once else None
     return FoldsJudge(judges, criterion, data if data is not None and data.usable else None)
 

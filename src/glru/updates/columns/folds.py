@@ -56,16 +56,21 @@ ROWS_PER_COLUMN = 200
 MAX_EXPONENT = 2.0
 """Where curvatures may differ from those of the present model by more than this exponent, the metric of the penalty is asked too."""
 
+MAX_THIN = 200
+"""Present columns of sparse data up to which it is worked on as dense data; with more, products with its entries cost less."""
+
 MAX_DATA = 20_000_000
 """Entries of the data of all folds, at most."""
 
 
-def has_fold_columns(folds: Sequence[Problem]) -> bool:
-    """Whether :class:`FoldColumns` applies to problems that have the same rows and columns."""
+def has_fold_columns(folds: Sequence[Problem], n_present: int = 0) -> bool:
+    """Whether :class:`FoldColumns` applies to problems that have the same rows and columns, of which so many are present."""
     first = folds[0]
+    if n_present > MAX_THIN and any(fold.in_memory and fold.matrix.is_thin for fold in folds):
+        return False
     loss = first.loss
     return (
-        all(fold.in_memory and fold.arrays.stable and not fold.matrix.is_thin for fold in folds)
+        all(fold.in_memory and fold.arrays.stable for fold in folds)
         and loss.self_concordance is not None
         and np.isfinite(loss.smoothness)
         and loss.link == "identity"
@@ -104,6 +109,7 @@ class FoldData:
         first, self.budget = folds[0], budget
         self.loss, self.fit_intercept, self.n_rows = first.loss, first.fit_intercept, first.n_rows
         self.constant = float(first.loss.self_concordance or 0.0)
+        self.max_columns = MAX_THIN if any(fold.matrix.is_thin for fold in folds) else first.n_columns
         shared = all(fold.matrix is first.matrix for fold in folds)
         dense = [fold.matrix.dense().T for fold in (folds[:1] if shared else folds)]
         self.zero, ones = first.n_columns, [np.ones((1, self.n_rows))] if first.fit_intercept else []
