@@ -35,6 +35,7 @@ from glru.linalg.arrays import HostArrays
 from glru.linalg.class_tables import table_loops
 from glru.linalg.factor import solve_shifted
 from glru.losses import Loss, ProximalHinge
+from glru.losses.logistic import entropy_excess
 from glru.metric import columns as metrics
 from glru.metric.classes import ClassMetric
 from glru.metric.columns import DiagonalMetric, OrthogonalMetric, make_column_metric
@@ -257,6 +258,7 @@ __all__ = [
     "decide",
     "dual_gap",
     "duality",
+    "entropy_excess",
     "expand",
     "factor_range",
     "find_contested_rows",

@@ -841,6 +841,11 @@ MUTANTS: dict[str, Mutant] = {
         "glru.losses.log_link:NegativeBinomial.score_noise", nothing, CONTRACTS
     ),
     "divergences-of-means-too-small": Mutant("glru.losses.log_link:mean_divergence", scaled(0.9), CONTRACTS),
+    "entropies-of-three-terms": Mutant(
+        "glru.losses.logistic:_entropy_series",
+        lambda _: lambda xp, e: e * e * (1.0 / 2.0 - e / 6.0 + e * e / 12.0),
+        CONTRACTS,
+    ),
     "divergences-of-shares-too-small": Mutant("glru.losses.logistic:divergence", scaled(0.9), CONTRACTS),
     "tweedie-conjugates-at-another-score": Mutant("glru.losses.log_link:Tweedie._score_of", scaled(1.01), CONTRACTS),
     "tweedie-near-scores-too-near": Mutant(

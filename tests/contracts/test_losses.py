@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import glru
 from tests.cases import LOSSES, OTHER_LOSSES, each
+from tests.core import entropy_excess
 
 LOSS = LOSSES | OTHER_LOSSES
 SCORES = np.arange(-80, 81) / 20.0  # holds every kink exactly
@@ -397,6 +398,16 @@ def test_evaluation_errs_as_a_score_that_is_off(loss, y):
         noise = loss.score_noise + 2.0 * EPS * abs(z)
         assert abs(loss.gradient(y, z) - slope) <= 8.0 * EPS * abs(slope) + curvature * noise
         assert abs(loss.curvature(y, z) - curvature) <= curvature * (8.0 * EPS + noise)
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e-5, 9.9e-4, 1.1e-3, 0.029])
+def test_small_entropies_keep_their_digits(size):
+    """By series with as many terms as the largest needs: what divergences of nearby means are made of."""
+    mpmath.mp.dps = 60
+    excess = size * np.array([-1.0, -0.3, 0.5, 1.0])
+    for e, found in zip(excess, entropy_excess(excess), strict=True):
+        exact = (1 + mpmath.mpf(float(e))) * mpmath.log1p(mpmath.mpf(float(e))) - mpmath.mpf(float(e))
+        assert abs(found - exact) <= 8.0 * EPS * exact
 
 
 @each(LOG_LINK, "loss")

@@ -114,6 +114,7 @@ class ColumnMetric(Metric):
         return int(self.factor.shape[0])
 
     @cached_property
+    @np.errstate(over="ignore")  # with an infinite norm nothing is proven
     def inverse_norm(self) -> float:
         """The Frobenius norm of the inverse factor."""
         return float(np.linalg.norm(self.inverse))

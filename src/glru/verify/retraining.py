@@ -88,7 +88,11 @@ def _dual(exact: Precise, w: Objects, b: Any, q: Objects, doubts: Objects, small
     if np.isfinite(exact.loss.smoothness):
         curvatures = np.full(len(slopes), mp.mpf(float(exact.loss.smoothness)), dtype=object)
     off = [mp.fdot(abs(row), doubts[:-1]) + doubts[-1] for row in exact.X]
-    return [(-slope, 1000 * h * far) for slope, h, far in zip(slopes, curvatures, off, strict=True)]
+    # Where a curvature vanishes, the rounding of the slope is more than what the doubt of its score moves it by.
+    return [
+        (-slope, 1000 * h * far + 8 * mp.eps * abs(slope))
+        for slope, h, far in zip(slopes, curvatures, off, strict=True)
+    ]
 
 
 class _Sets:
