@@ -680,7 +680,7 @@ class Influence(DeletionResult, HeldOutScores):  # type: ignore[override]
         unknown = int(np.count_nonzero(~np.isfinite(self._deletions.radii)))
         if n_open:
             what = f"{n_open} row{' is' if n_open == 1 else 's are'} known less well than width={self.width:g} asks"
-            lines.append(("open", what + (f"; without {unknown} of them no optimum is proven" if unknown else "")))
+            lines.append(("open", what + (f"; of {unknown} nothing is known" if unknown else "")))
         lines.append(("trainings", f"{self.n_trainings} of {self.n_rows}"))
         lines.append(("seconds", ", ".join(f"{stage} {time:.3g}" for stage, time in self.seconds.items())))
         return f"Influence({self.n_rows} rows, {len(self.coef_names)} coefficients)", lines
