@@ -540,8 +540,9 @@ class FoldSums:
         # Sums are not negative; a lower end may be, and then says nothing.
         low, high = low * self.weights * (1.0 - error), high * self.weights * (1.0 + error)
         self.certain[:, places] = np.maximum(self.certain[:, places], known.sum(axis=2))
-        self.lower[:, places] = np.maximum(self.lower[:, places], low)
-        self.upper[:, places] = np.maximum(np.minimum(self.upper[:, places], high), self.lower[:, places])
+        # What overflowed says nothing.
+        self.lower[:, places] = np.fmax(self.lower[:, places], low)
+        self.upper[:, places] = np.maximum(np.fmin(self.upper[:, places], high), self.lower[:, places])
 
 
 @final
