@@ -793,6 +793,21 @@ def test_steps_of_removals_that_move_far(fit_intercept, spread):
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
+def test_one_long_column_of_wide_data_trains_few_rows(fit_intercept):
+    rng = np.random.default_rng(105)
+    X = rng.standard_normal((80, 120))
+    y = np.where(X[:, 1:60].sum(axis=1) + rng.standard_normal(80) > 0.0, 1.0, -1.0)
+    X[:, 0] = 3e4 * X[:, 0] + 1e5
+    problem = glru.Problem(X, y, glru.Logistic(), glru.L2(1.0), fit_intercept, scaling="sum")
+    result = glru.loocv(problem, width="labels")
+    assert result.n_trainings <= 8
+    for row in (0, 41, 79):
+        alone = glru.solve(problem.without(np.array([row])), tol=1e-9)
+        score = X[row] @ alone.coef + alone.intercept
+        assert result.bounds.lower[row] <= score <= result.bounds.upper[row]
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("lam", [1e-9, 1e-4, 1.0])
 @np.errstate(all="ignore")
 def test_closed_form_of_squared_wide_rows(fit_intercept, lam):

@@ -260,8 +260,9 @@ class WideRows(RowModels):
         """The model after the step that all removals share, its scores, and their errors."""
         arrays, side = self.arrays, self.side
         force = self.weights * self.slopes + self.duals
-        change, moves = self.metric.step(arrays.put(force[:, None]), (side.border.T @ self.duals)[:, None])
-        duals, free = -self.weights * (self.slopes + self.curvatures * to_host(moves)[:, 0]), self.free + change[:, 0]
+        change, moves = self.metric.solve(arrays.put(force[:, None]), (side.border.T @ self.duals)[:, None])
+        duals, free = self.duals + to_host(moves)[:, 0], self.free + change[:, 0]
+        duals = np.where(self.metric.curvatures > 0.0, duals, -self.weights * self.slopes)
         scores = self.scores(duals, free)
         if self.has_closed_form:
             duals, free, scores = self._refine_base(duals, free, scores)
@@ -395,19 +396,15 @@ class WideRows(RowModels):
     def take_next_step(self, entries: Entries, forces: Any, duals: Any) -> tuple[Any, Array]:
         """The next Newton steps: what they take from ``b``, and what they add to ``beta``."""
         arrays, metric, rows = self.arrays, self.metric, entries[0]
-        known, sums = self.known(rows), to_host(arrays.put(self.side.border.T) @ duals)
+        known = self.known(rows)
         at = known.places(rows)
-        if known is self._few:
-            change, moves = metric.step(forces, sums)
-        else:
-            moves, change = -(known.scores @ forces), metric.solve_border(sums)
-            if self.side.n_free:
-                moves = moves + arrays.put(metric.border_scores @ change)
-                change = change - to_host(arrays.put(known.free) @ forces)
-        # The metric without the row, by the Sherman-Morrison formula.
-        multiples = metric.curvatures[rows] * arrays.entries(moves, entries) / known.complements[at]
-        moves = arrays.zero_out(moves + arrays.take(known.scores, at) * arrays.put(multiples), entries)
-        return forces + arrays.put(metric.curvatures)[:, None] * moves, change + known.free[:, at] * multiples
+        change, moves = metric.solve(forces, to_host(arrays.put(self.side.border.T) @ duals))
+        # A row without curvature takes its own force and no rounding.
+        moves = arrays.xp.where(arrays.put(metric.curvatures)[:, None] > 0.0, moves, -forces)
+        # The metric without the row, by the Sherman-Morrison formula. Forces and curvatures times the moves of scores cancel where rows are long.
+        multiples = -arrays.entries(moves, entries) / known.complements[at]
+        moves = arrays.zero_out(moves + arrays.take(known.duals, at) * arrays.put(multiples), entries)
+        return -moves, change + known.free[:, at] * multiples
 
 
 @final
