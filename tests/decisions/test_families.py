@@ -903,12 +903,12 @@ def test_refined_leverages_never_widen():
     assert np.all(quick[0] <= refined[0]) and np.all(refined[1] <= quick[1])
 
 
-def test_retraining_begins_on_pieces():
-    """Over wide rows in unlike units Newton steps on the pieces of a loss reach the optimum in half of the steps under a quadratic above it."""
+def test_retraining_stays_on_pieces():
+    """Over wide rows in unlike units Newton steps on the pieces of a loss reach the optimum; under quadratics above it some do not."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(60, 300)) * 10.0 ** rng.uniform(-2.0, 2.0, 300)
     y = X @ rng.normal(size=300) + rng.normal(size=60) * 500.0 > 0.0
-    problem = glru.Problem(X, y, loss=glru.SquaredHinge(), penalty=glru.L2(10.0))
+    problem = glru.Problem(X, y, loss=glru.SquaredHinge(), penalty=glru.L2(0.1))
     models, point, n_steps = RowModels(problem), glru.solve(problem, tol=1e-9).point, 0
     for rows in np.split(np.arange(60), 5):
         left = problem.derive(sample_weight=np.where(np.isin(np.arange(60), rows), 0.0, 1.0))

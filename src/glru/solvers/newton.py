@@ -688,8 +688,8 @@ class InBlocks(Place):
 def newton(problem: Problem, start: Point, stop: Stop) -> Run:
     """Train by direct Newton steps; see the module's text."""
     # With many rows per column the curvature of pieces changes little on the way.
-    pieces = problem.in_memory and problem.n_rows >= ROWS_PER_COLUMN * problem.n_columns
-    floor = Floor.of(problem.loss, pieces)
+    pieces = problem.loss.piecewise and problem.in_memory and problem.n_rows >= ROWS_PER_COLUMN * problem.n_columns
+    floor = first = Floor.of(problem.loss, pieces)
     place: Place = (
         InMemory.of(problem, start) if problem.in_memory else InBlocks(problem, start, floor, Goal(problem, stop))
     )
@@ -712,7 +712,7 @@ def newton(problem: Problem, start: Point, stop: Stop) -> Run:
         length = 0.0
         if quiet <= place.patience:
             length = step_length(search.derivative, descent, noise, search.has_fallen, place.share)
-        ahead = place.floor_after(floor, length)
+        ahead = first if pieces and length > 0.0 else place.floor_after(floor, length)
         if quiet > place.patience or (length == 0.0 and ahead.share == floor.share):
             better = quiet > 0 and best[0].primal_value <= state.primal_value + noise
             ended, where = best if better else (state, place)

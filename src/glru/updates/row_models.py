@@ -490,8 +490,9 @@ class RowModels:
         """
         problem, arrays = self.problem, self.arrays
         duals, free, scores = start
-        # The pieces that a penalised model sees lead to the optimum in fewer steps than a quadratic above the loss.
-        floor = Floor.of(problem.loss, pieces=not self.side.n_free)
+        # The pieces that a penalised model sees lead to the optimum in fewer steps than a quadratic above the loss, and with a search in finitely many.
+        pieces = problem.loss.piecewise and not self.side.n_free
+        floor = first = Floor.of(problem.loss, pieces)
         for _ in range(n_steps):
             _, curvatures = problem.loss.expand_slope(self.y, scores)
             # A floor raises the metric above the Hessian: it gives a step, and proves nothing.
@@ -511,7 +512,7 @@ class RowModels:
             length = self._length(weights, duals, scores, residuals, image, self.side.border @ change - image)
             if length == 0.0 and floor.highest:
                 return
-            floor = floor.after(length)
+            floor = first if pieces and length > 0.0 else floor.after(length)
             if length > 0.0:
                 duals, free = duals - length * residuals, free + length * change
                 scores = self.scores(duals, free)
