@@ -574,7 +574,7 @@ def test_what_is_refused():
             call(problem, width=0.0)
         with pytest.raises(ValueError, match="one score per"):
             call(LogisticRegression(), X, np.arange(40) % 3)
-        with pytest.raises(ValueError, match="without each row"):
+        with pytest.raises(ValueError, match="reweights every row"):
             call(LogisticRegression(class_weight="balanced"), X, y)
         with pytest.raises(TypeError, match="width must be a number"):
             call(problem, width="a")
