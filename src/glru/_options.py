@@ -138,7 +138,7 @@ WIDTH = _above("Use 1e-6 for scores to six digits.")
 SECONDS = _above("Leave it out for no limit.", " of seconds").allow(None, ", or None for no limit")
 BYTES = _count(1, "Leave it out for the default.", " of bytes").allow(None, ", or None for the default")
 SWITCH = Rule(
-    lambda value: isinstance(value, bool) or type(value).__name__ == "bool_",
+    lambda value: type(value).__name__ == "bool",  # Python's or NumPy's
     "True or False",
     "Leave it out for the default.",
 )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._options import suggest_options
+from glru._options import check_options, suggest_options
 from glru.linalg import TINY, Array, Arrays, Matrix, as_matrix, gamma
 from glru.losses import Logistic, Loss, WithOffset, join_targets
 from glru.penalties import L2, Penalty
@@ -236,6 +236,7 @@ class Problem:
     ) -> None:
         loss, penalty = Logistic() if loss is None else loss, L2(1.0) if penalty is None else penalty
         check_types(loss, penalty, scaling)
+        check_options("Problem", {"fit_intercept": fit_intercept})
         self.__dict__.update(loss=loss, penalty=penalty, fit_intercept=fit_intercept, scaling=scaling)
         if offset is not None:
             check_offset(loss, X)

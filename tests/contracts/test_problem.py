@@ -234,6 +234,7 @@ BAD = {
     "negative-weight": ({"sample_weight": [1, 1, -2, 1, 1, 1]}, "sample_weight must be at least 0; entry 2 is -2.0"),
     "zero-weights": ({"sample_weight": np.zeros(6)}, "sample_weight must have an entry above 0; every weight is zero"),
     "nan-weight": ({"sample_weight": [1, np.nan, 1, 1, 1, 1]}, "sample_weight must be finite; entry 1 is nan"),
+    "fit_intercept": ({"fit_intercept": "yes"}, "fit_intercept must be True or False; got 'yes'"),
     "scaling": ({"scaling": "average"}, "scaling must be 'mean' or 'sum'; got 'average'"),
     "penalty-length": ({"penalty": glru.L2([1.0, 2.0])}, "one entry per column of X; got 2 for 3 columns"),
 }
@@ -252,6 +253,11 @@ def test_wrong_types(name, value):
     """A loss or penalty that is none."""
     with pytest.raises(TypeError, match=f"{name} must be a glru {name} such as"):
         glru.Problem(X, Y, **{name: value})
+
+
+def test_switches_of_numpy():
+    """The booleans of NumPy are booleans."""
+    assert glru.Problem(X, Y, fit_intercept=np.True_).fit_intercept
 
 
 def test_large_finite_values_are_finite():

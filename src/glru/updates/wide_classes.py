@@ -81,7 +81,7 @@ class WideClasses:
     def shares(self, rows: Rows) -> Array:
         """What share of the metric the Hessians without each row have at least, in the span of the other rows; 0 where nothing is proven."""
         refits, sides, shares = self.refits, self.sides, self.family.removals(rows).shares
-        # What moved fills change of the losses' Hessian is not counted.
+        # What moved fills change is not counted, neither in the Hessian nor in certificates.
         if refits.filled_columns.size:
             return np.zeros(rows.size)
         with np.errstate(all="ignore"):
@@ -237,17 +237,12 @@ class WideClassCandidates:
             rounding += np.exp(exponents) * np.sqrt(owner.largest_factor) * (lengths * errors[0] + spread * errors[1])
             if refits.strengths is not None:
                 rounding += self._strength_errors(sizes)
-            if refits.filled_columns.size:
-                rounding += sides.own_fill_errors[rows] * sizes.sum(axis=0)
             nu = family.metric.columns.gradient_norms(self._gradients) / root
             nu = (nu + rounding) * (1.0 + FEW) + TINY
-            fills = np.sqrt(2.0) * sides.fill_norms[rows]
-            norm = (family.largest_norm + fills) / root * (1.0 + FEW)
+            norm = family.largest_norm / root * (1.0 + FEW)
             radius = local_radius(1.0, norm, nu, exponents)
             # The left-out row is not in the span of the others: its norm is at most that in the metric of the penalty, and what the intercepts add.
             mine = self.norms[rows, np.arange(rows.size)] * sides.own_growth[rows] + owner.free_norm / root
-            if refits.filled_columns.size:
-                mine = mine + sides.own_fill_norms[rows]
             directions = np.sqrt(np.repeat([1.0 - 1.0 / n_scores, 2.0], n_scores))
             half = np.outer(mine * radius, directions) * (1.0 + FEW)
         lower, upper = widen_queries(own, half, own_errors + FEW * np.abs(own).max(axis=1), self.reference)
@@ -266,7 +261,7 @@ class WideClassCandidates:
     def _strength_errors(self, sizes: Array) -> Array:
         """At least the norms of what factors of strengths within their errors change, in the metric of each row's own."""
         sides, rows = self.owner.sides, self.rows
-        norm_sum = self.owner.side.norms @ sizes + sides.fill_norms[rows] * sizes.sum(axis=0)
+        norm_sum = self.owner.side.norms @ sizes
         found = [sides.strength_errors(rows, part, norm_sum) for part in np.swapaxes(self.duals, 0, 1)]
         return np.asarray(np.sqrt(np.square(found).sum(axis=0)) * (1.0 + FEW))
 
