@@ -265,7 +265,8 @@ PIPELINE = make_pipeline(StandardScaler(), LogisticRegression())
         (Lasso(), np.arange(60.0), "squares in it"),
         ("no estimator", [0, 1] * 30, "needs an estimator of scikit-learn or of this library; got str"),
         (LogisticRegression(), [0] * 60, "two classes"),
-        (LogisticRegression(), np.array([1j, 2.0] * 30), "text, numbers or booleans"),
+        (LogisticRegression(), np.array([1j, 2.0] * 30), "y must be real"),
+        (LogisticRegression(), np.array(["2024-01-01", "2025-01-01"] * 30, dtype="M8[D]"), "text, numbers or booleans"),
     ],
 )
 def test_what_cannot_be_live_is_refused(estimator, y, words):
