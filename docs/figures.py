@@ -10,7 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
-from sklearn.preprocessing import scale
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler, scale
 
 import glru
 
@@ -84,8 +86,8 @@ def cancer() -> tuple[np.ndarray, np.ndarray]:
 @figure
 def hero() -> Figure:
     """Held-out scores around the threshold, with what is proven of each."""
-    X, y = cancer()
-    result = glru.loocv(glru.Problem(X, y, penalty=glru.L2(0.01)), width="labels")
+    X, y = load_breast_cancer(return_X_y=True)
+    result = glru.loocv(make_pipeline(StandardScaler(), LogisticRegression()), X, y, width="labels")
     order = np.argsort(result.scores)
     low, high, scores = result.score_lower[order], result.score_upper[order], result.scores[order]
     wrong = np.sign(scores) != np.where(y[order] == 1, 1, -1)
