@@ -234,10 +234,8 @@ def one_step_line(name: str, fit: Any) -> list[str]:
     cook, bar = result.cooks_distance, 4.0 / n
     off = (np.abs(cooks - cook) / cook)[known & (cook > bar)].max(initial=0.0)
     # Rows without which there is no optimum are before all others.
-    first, theirs = (
-        np.argsort(-np.where(known, cook, np.inf), kind="stable")[:10],
-        np.argsort(-cooks, kind="stable")[:10],
-    )
+    first = np.argsort(-np.where(known, cook, np.inf), kind="stable")[:10]
+    theirs = np.argsort(-cooks, kind="stable")[:10]
     return [
         name,
         f"{n} x {k}",

@@ -261,9 +261,8 @@ class Cascade:
         self.numbers, self.y = numbers, y
         # Of the scores; of the queries where there is one score per class (:mod:`glru.bounds`).
         self.lower, self.upper = bounds
-        self.stage_codes = np.full(
-            numbers.size, OPEN, dtype=np.int8
-        )  # the stages that decided the rows, by their places in ``STAGES``
+        # The stages that decided the rows, by their places in ``STAGES``.
+        self.stage_codes = np.full(numbers.size, OPEN, dtype=np.int8)
         self.limited = np.zeros(numbers.size, dtype=bool)  # open rows that were given up
 
     def open_rows(self) -> Rows:

@@ -585,3 +585,13 @@ def test_tall_pieces_take_few_steps(loss, fit_intercept):
     )
     problem = glru.Problem(X, y, loss=loss, penalty=glru.L2(1e-2), fit_intercept=fit_intercept)
     assert glru.solve(problem, tol=1e-6).n_iter <= (4 if isinstance(loss, glru.Huber) else 5)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_pieces_that_few_rows_see_are_not_trusted(fit_intercept):
+    """At zero no row is in the narrow curved piece of the loss: steps begin on a quadratic above it, and take half as many again from the pieces."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(600, 15)) * np.exp(rng.normal(size=15))
+    y = X @ rng.normal(size=15) + 2.0 * rng.normal(size=600) > 0.0
+    problem = glru.Problem(X, y, glru.SmoothedHinge(0.2), glru.L2(1e-3), fit_intercept=fit_intercept)
+    assert glru.solve(problem, tol=1e-6).n_iter <= 8

@@ -81,9 +81,7 @@ class RowSide:
     gram: Any  # ``K``: a matrix of shape (n_rows, n_rows), or a :class:`GramProduct`
     border: Array  # ``U``, of shape (n_rows, n_free)
     norms: Array  # shape (n_rows,): at least ``sqrt(K_kk)``, the norms of the rows in the metric of the penalty
-    center: (
-        Array | None
-    )  # shape (n_columns,): what is taken from every row; the intercept of such a model is ``b + c . w``
+    center: Array | None  # what is taken from every row, ``c``; the intercept of such a model is ``b + c . w``
     n_changes: int = 0
 
     def __init__(self, problem: Problem) -> None:

@@ -37,9 +37,13 @@ SMALL_STEP = 1e-4
 """A step over rows in blocks is taken where the objective falls by this share of what its slope promises."""
 
 SAMPLED_SHARE = 32
-"""A sample holds one row in this number, but at least ``ROWS_PER_COLUMN`` rows per coefficient, which are many."""
+"""A sample holds one row in this number, but at least ``ROWS_PER_COLUMN`` rows per coefficient."""
 
 ROWS_PER_COLUMN = 10
+"""So many rows per coefficient are many."""
+
+CURVED_SHARE = 0.1
+"""From this share of the rows in curved pieces on, Newton steps take the pieces of a piecewise quadratic loss as they are."""
 
 CHORD_OVERHEAD = 3e5
 """Nanoseconds of a Hessian from which on one more step with the same one is worth its overhead."""
@@ -687,12 +691,11 @@ class InBlocks(Place):
 
 def newton(problem: Problem, start: Point, stop: Stop) -> Run:
     """Train by direct Newton steps; see the module's text."""
-    # With many rows per column the curvature of pieces changes little on the way.
-    pieces = problem.loss.piecewise and problem.in_memory and problem.n_rows >= ROWS_PER_COLUMN * problem.n_columns
-    floor = first = Floor.of(problem.loss, pieces)
+    floor = Floor.of(problem.loss)
     place: Place = (
         InMemory.of(problem, start) if problem.in_memory else InBlocks(problem, start, floor, Goal(problem, stop))
     )
+    floor = Floor.of(problem.loss, pieces=_trusts_pieces(problem, place))
     best: tuple[State, Place] | None = None
     n_iter, quiet, warm = 0, 0, bool(start.coef.any()) or start.intercept != 0.0
     while True:
@@ -712,7 +715,7 @@ def newton(problem: Problem, start: Point, stop: Stop) -> Run:
         length = 0.0
         if quiet <= place.patience:
             length = step_length(search.derivative, descent, noise, search.has_fallen, place.share)
-        ahead = first if pieces and length > 0.0 else place.floor_after(floor, length)
+        ahead = place.floor_after(floor, length)
         if quiet > place.patience or (length == 0.0 and ahead.share == floor.share):
             better = quiet > 0 and best[0].primal_value <= state.primal_value + noise
             ended, where = best if better else (state, place)
@@ -720,7 +723,17 @@ def newton(problem: Problem, start: Point, stop: Stop) -> Run:
         n_iter += 1
         # Without a length once more from here with more curvature: the step may hold no numbers, and is not added zero times.
         place = place.arrive(search.place_at(length), step, length, stop) if length else place.again(ahead)
-        floor = ahead
+        floor = Floor.of(problem.loss, pieces=True) if length > 0.0 and _trusts_pieces(problem, place) else ahead
+
+
+def _trusts_pieces(problem: Problem, place: Place) -> bool:
+    """Whether Newton steps take the pieces of a piecewise quadratic loss as they are: the curvature of many rows changes little on the way."""
+    return (
+        problem.loss.piecewise
+        and isinstance(place, InMemory)
+        and problem.n_rows >= ROWS_PER_COLUMN * problem.n_columns
+        and int(np.count_nonzero(place.curvature)) >= CURVED_SHARE * problem.n_rows
+    )
 
 
 @final

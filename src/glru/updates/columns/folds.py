@@ -291,7 +291,7 @@ class FoldColumns:
         here.step(slow, going)
         return members[going]
 
-    def members_places(self, members: Places) -> Places:
+    def find_leaving(self, members: Places) -> Places:
         """The places among the present columns of those that leave."""
         return members[:0] if self.add else self.places[members]
 
@@ -488,7 +488,7 @@ class Evaluated:
             corner = family.own_lam[:, members] + family.squares[:, members] + (weighted * columns).sum(axis=1)
         gradients, own_gradients = self.gradients[:, c], self.own_gradients[:, c]
         with np.errstate(all="ignore"):
-            moves, own = self._solve(hessians, gradients, border, corner, own_gradients, family.members_places(members))
+            moves, own = self._solve(hessians, gradients, border, corner, own_gradients, family.find_leaving(members))
             gains = (moves * gradients).sum(axis=2) + own * own_gradients
             moved = data.constant * np.sqrt(np.abs(gains) / family.curvatures.sum(axis=2))
             damping = _damping(moved)
@@ -507,7 +507,7 @@ class Evaluated:
             border = family.sums(weighted, k, family.A)
             corner = (weighted * columns).sum(axis=1) + family.own_lam[k, members]
         parts = family.hessians(curvatures, k), self.gradients[k, c], border, corner, self.own_gradients[k, c]
-        moves, own = self._solve(*parts, family.members_places(members))
+        moves, own = self._solve(*parts, family.find_leaving(members))
         far = family.sums(moves, k, np.swapaxes(family.A, 1, 2)) + columns * own[:, None]
         moved = data.constant * np.sqrt(np.square(far).mean(axis=1))
         family.far[k, members], damping = moved > FAR_MOVE, _damping(moved)
@@ -522,12 +522,12 @@ class Evaluated:
             each = np.arange(gone.size)
             hessians[..., each, gone, :] = hessians[..., each, :, gone] = 0.0
             hessians[..., each, gone, gone] = 1.0
-            return -solve_systems(hessians, gradients), np.zeros_like(own)
+            return -_solve_systems(hessians, gradients), np.zeros_like(own)
         bordered = np.empty((*hessians.shape[:-2], last + 1, last + 1))
         bordered[..., :last, :last] = hessians
         bordered[..., last, :last] = bordered[..., :last, last] = border
         bordered[..., last, last] = corner
-        moves = -solve_systems(bordered, np.concatenate([gradients, own[..., None]], axis=-1))
+        moves = -_solve_systems(bordered, np.concatenate([gradients, own[..., None]], axis=-1))
         return moves[..., :last], moves[..., last]
 
 
@@ -650,7 +650,7 @@ def _damping(moved: Array) -> Array:
         return np.where(moved > LONGEST_MOVE, LONGEST_MOVE / moved, 1.0)
 
 
-def solve_systems(matrices: Array, right: Array) -> Array:
+def _solve_systems(matrices: Array, right: Array) -> Array:
     """Solutions of systems, without proof; not a number where there is none."""
     try:
         return np.asarray(np.linalg.solve(matrices, right[..., None]))[..., 0]
