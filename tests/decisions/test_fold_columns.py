@@ -145,9 +145,10 @@ def test_bounds_hold_wherever_candidates_stand(add, fit_intercept, monkeypatch):
 
 @pytest.mark.parametrize("move", [-0.5, 0.5])
 def test_sums_of_squares_rise_by_their_curvature(move):
-    """With one column left and the squared loss, squares of the rows asked about change by what the gradient says, and their own."""
+    """With one column left that is orthogonal to the other, squares of the rows asked about change by what the gradient says, and their own: no bound is smaller."""
     rng = np.random.default_rng(0)
     X, y, weight = rng.normal(size=(12, 2)), rng.normal(size=12), np.repeat([1.0, 0.0], [8, 4])
+    X[:, 1] = np.concatenate([X[:8, 1] - X[:8, 0] * (X[:8, 0] @ X[:8, 1]) / (X[:8, 0] @ X[:8, 0]), np.zeros(4)])
     fold = glru.Problem(X, y, glru.Squared(), glru.L2(0.1), scaling="sum", sample_weight=weight)
     data, left = FoldData([fold], [np.arange(8, 12)]), np.array([0])
     family = FoldColumns(data, np.arange(2), data.pack([glru.solve(fold).point]), np.array([1]), False)
@@ -161,7 +162,8 @@ def test_sums_of_squares_rise_by_their_curvature(move):
     excess = 0.5 * float(np.sum(residuals[0] ** 2) - np.sum(residuals[1] ** 2))
     slope = -move * float(X[8:, 0] @ residuals[1])
     assert -fall[0, 0] <= excess <= rise[0, 0]
-    assert fall[0, 0] == pytest.approx(abs(slope), rel=1e-9) and 0.0 < excess - slope < rise[0, 0] - fall[0, 0]
+    assert fall[0, 0] == pytest.approx(abs(slope), rel=1e-9)
+    assert 0.0 < excess - slope <= rise[0, 0] - fall[0, 0] <= (excess - slope) * (1.0 + 1e-9)
 
 
 @pytest.mark.parametrize("seed", range(3))
