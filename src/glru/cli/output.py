@@ -69,14 +69,8 @@ def check(output: FileOptions, inputs: Iterable[Path | None], checkpoint: Path |
             raise ValueError(f"{path} must end in {' or '.join(suffixes)}.")
         check_target(path, str(path))
         refuse_input(path, f"--{option}", read)
-    if isinstance(output, OutputOptions) and output.plot is not None:
-        _require_matplotlib()
-
-
-def _require_matplotlib() -> Any:
-    mpl = require("matplotlib", "plot", "a picture")
-    mpl.use("Agg")
-    return mpl
+    if isinstance(output, OutputOptions) and (output.plot is not None or output.html is not None):
+        require("matplotlib", "plot", "a picture").use("Agg")
 
 
 def deliver(outcome: Outcome, output: FileOptions) -> None:
@@ -86,7 +80,6 @@ def deliver(outcome: Outcome, output: FileOptions) -> None:
         written.append(_write(output.out, _encode_table(outcome.table(), output.out.suffix.lower())))
     if isinstance(output, OutputOptions):
         if output.plot is not None and outcome.display is not None:
-            _require_matplotlib()
             written.append(
                 _write(output.plot, _encode_picture(outcome.display().plot().figure_, output.plot.suffix.lower()))
             )

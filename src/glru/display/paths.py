@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 
 from glru._extras import require
-from glru.display.scores import BLUE, GREEN, GREY, ORANGE, Display, make_axes, shorten
+from glru.display.scores import BLUE, GREEN, GREY, MARKS, ORANGE, Display, make_axes, shorten
 from glru.linalg import Array
 from glru.model_selection import LOOCVPath
 from glru.selection import StepwiseResult
@@ -54,7 +54,7 @@ class IntervalsDisplay(Display):
         lower, upper = np.where(known, self.lower, 0.0), np.where(known, self.upper, 0.0)
         ax.axvline(0.0, color="black", linewidth=0.8, zorder=1)
         ax.hlines(places, lower, upper, color=BLUE, linewidth=3.0, zorder=2)
-        ax.plot(0.5 * (lower + upper)[known], places[known], "o", color=BLUE, markersize=4, zorder=3)
+        ax.plot(0.5 * (lower + upper)[known], places[known], "o", color=BLUE, markersize=4, zorder=3, gid=MARKS)
         ax.plot(np.zeros(int((~known).sum())), places[~known], "x", color=GREY, markersize=5, zorder=3)
         ax.set_yticks(places, self.names)
         ax.invert_yaxis()
@@ -178,7 +178,7 @@ def draw_band(ax: Any, x: Any, lower: Array, upper: Array, edge: Array) -> None:
     """Certified ends over an axis; the band between them reaches to ``edge``."""
     ax.fill_between(x, lower, edge, color=BLUE, alpha=0.25, linewidth=0)
     ax.plot(x, lower, color=BLUE, marker="^", markersize=4, label="certified lower end")
-    ax.plot(x, upper, color=GREEN, marker="v", markersize=4, label="certified upper end")
+    ax.plot(x, upper, color=GREEN, marker="v", markersize=4, label="certified upper end", gid=MARKS)
 
 
 def _split_ends(pairs: Any) -> tuple[Array, Array]:

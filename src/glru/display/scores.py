@@ -22,7 +22,10 @@ Groups = dict[int, tuple[str, str]]
 """Name and colour of the rows that share a verdict."""
 
 MAX_DOTS = 3000
-"""Most rows that are drawn as dots; more are drawn as a curve, or by density."""
+"""Most rows that are drawn as dots; more are drawn by density, or as an image within a vector graphic."""
+
+MARKS = "marks"
+"""The id of the marks of a picture, one per row or step, over which a report shows text."""
 
 
 def make_axes(ax: Any, height: float) -> Any:
@@ -69,31 +72,23 @@ def draw_sides(
     low, high = find_usual_range(scores)
     bottom, top = np.clip(bounds.lower, low, high), np.clip(bounds.upper, low, high)
     size = float(np.clip(400.0 / max(n_rows, 1), 2.0, 4.0))
+    colors = [groups[int(verdict)][1] for verdict in verdicts]
+    style: dict[str, Any] = {"color": colors, "rasterized": n_rows > MAX_DOTS}
+    ax.vlines(places, bottom, top, linewidth=1.2, zorder=2, **style)
+    ax.scatter(places, np.clip(scores, low, high), size**2, linewidth=0, zorder=3, gid=MARKS, **style)
     for verdict, (name, color) in groups.items():
-        mine = np.flatnonzero(verdicts == verdict)
-        if mine.size == 0:
-            continue
-        label = f"{name} ({mine.size:,})"
-        ax.vlines(places[mine], bottom[mine], top[mine], linewidth=1.2, color=color, zorder=2)
-        inside = mine[(scores[mine] >= low) & (scores[mine] <= high)]
-        style = {"markersize": size, "color": color, "label": label, "zorder": 3, "markeredgewidth": 0}
-        ax.plot(places[inside], scores[inside], "o", **style)
+        if count := int(np.sum(verdicts == verdict)):
+            ax.plot([], [], "o", color=color, markersize=size, label=f"{name} ({count:,})")
     for marker, edge, beyond in (("v", low, scores < low), ("^", high, scores > high)):
         if beyond.any():
-            style = {"color": "black", "markersize": 1.5 * size, "zorder": 4, "clip_on": False}
-            ax.plot(
-                places[beyond],
-                np.full(beyond.sum(), edge),
-                marker,
-                label=f"beyond the axis ({beyond.sum():,})",
-                **style,
-            )
+            shown: dict[str, Any] = {"label": f"beyond the axis ({beyond.sum():,})", "zorder": 4, "clip_on": False}
+            ax.plot(places[beyond], np.full(beyond.sum(), edge), marker, color="black", markersize=1.5 * size, **shown)
     ax.axhline(0.0, color="black", linewidth=0.8, zorder=1)
     ax.set_ylim(low, high)
     counts = (n_first, n_rows - n_first)
     ticks = [(n_first / 2.0, 0), (n_first + gap + counts[1] / 2.0, 1)]
-    shown = [(place, f"{shorten(names[k])}: {counts[k]:,} rows") for place, k in ticks if counts[k]]
-    ax.set_xticks([place for place, _ in shown], [text for _, text in shown])
+    named = [(place, f"{shorten(names[k])}: {counts[k]:,} rows") for place, k in ticks if counts[k]]
+    ax.set_xticks([place for place, _ in named], [text for _, text in named])
     if 0 < n_first < n_rows:
         ax.axvline(n_first + 0.5 * gap - 0.5, color=GREY, linewidth=0.8, linestyle=":", zorder=1)
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), markerscale=4.0 / size)
@@ -112,7 +107,7 @@ def draw_agreement(ax: Any, known: Array, bounds: ScoreBounds, diagonal: bool = 
         ends = np.clip(bounds.lower, scores.min(), None), np.clip(bounds.upper, None, scores.max())
         ax.vlines(known, *ends, color=BLUE, linewidth=1.2)
         size = float(np.clip(400.0 / max(known.size, 1), 2.0, 4.0))
-        ax.plot(known, scores, "o", color=BLUE, markersize=size, markeredgewidth=0)
+        ax.plot(known, scores, "o", color=BLUE, markersize=size, markeredgewidth=0, gid=MARKS)
     _separate_thousands(ax)
     if diagonal:
         both = np.array([max(known.min(), scores.min()), min(known.max(), scores.max())])

@@ -1,12 +1,17 @@
-"""The HTML frame of a report: summary, sections, tables, plots as inline SVG, numbers as text. All text is escaped here."""
+"""The HTML frame of a report: summary, sections, tables, pictures as inline SVG, numbers as text. All text is escaped here."""
 
+import io
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
 from importlib.resources import files
-from typing import final
+from typing import Any, final
+
+from glru._extras import require
+from glru.display.scores import MARKS
 
 MAX_PLAIN = 1e9
 """Larger numbers are written with a power of ten."""
@@ -24,14 +29,6 @@ def format_number(value: float, digits: int = 4) -> str:
         return text
     whole, point, rest = (f"{float(text):.0f}" if "e+" in text else text).partition(".")
     return f"{int(whole):,}{point}{rest}"
-
-
-def format_tick(value: float) -> str:
-    """A tick label, short: ``0.25``, ``200k``, ``1.5M``."""
-    for unit, name in ((1e6, "M"), (1e3, "k")):
-        if max(unit, 1e4) <= abs(value) < MAX_PLAIN:
-            return f"{value / unit:.6g}{name}"
-    return f"{value:.6g}"
 
 
 def format_move(before: float, lower: float, upper: float) -> str:
@@ -132,7 +129,7 @@ def page(title: str, summary: Sequence[str], numbers: str, sections: Sequence[Se
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
 <title>{escape(title)}</title>
 <style>
 {_asset("style.css")}</style>
@@ -159,196 +156,22 @@ def _asset(name: str) -> str:
     return (files("glru.report") / name).read_text(encoding="utf-8")
 
 
-WIDTH, HEIGHT = 720.0, 340.0
-LEFT, RIGHT, TOP, BOTTOM = 70.0, 14.0, 32.0, 48.0
+def draw(figure: Any, label: str, tips: Sequence[str] = ()) -> str:
+    """A matplotlib figure as SVG; ``tips``: what hovering over its marks shows, in their order, lines separated by line breaks."""
+    plt = require("matplotlib.pyplot", "plot", "a picture")
+    with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "glru"}), io.StringIO() as file:
+        figure.savefig(file, format="svg", transparent=True)
+        plt.close(figure)
+        svg = file.getvalue().partition("<svg ")[2]
+    texts = iter(tips)
 
+    def add_tip(mark: re.Match[str]) -> str:
+        text = next(texts, None)
+        return mark[0] if text is None else f'{mark[1]} class="mark"><title>{escape(text)}</title></use>'
 
-@final
-@dataclass(frozen=True)
-class Axis:
-    """A range of values and what it means."""
-
-    # The ends.
-    low: float
-    high: float
-    label: str  # what is measured, with its unit
-    log: bool = False  # whether the scale is logarithmic
-    ticks: bool = True  # whether values are written beside it
-    whole: bool = False  # whether only whole numbers are
-
-    def share(self, value: float) -> float:
-        """The relative position of a value, from 0 to 1; values beyond the ends are moved to the ends."""
-        value = min(max(value, self.low), self.high)
-        if self.log:
-            return (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
-        return (value - self.low) / (self.high - self.low)
-
-    def marks(self) -> list[float]:
-        """Round values for the tick labels."""
-        if not self.ticks:
-            return []
-        if self.log:
-            first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
-            powers = [10.0**power for power in range(first, last + 1)]
-            return powers if len(powers) > 1 else [self.low, self.high]
-        rough = max((self.high - self.low) / 6.0, 1.0 if self.whole else 0.0)
-        power = 10.0 ** math.floor(math.log10(rough))
-        step = next(factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= rough)
-        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-        return [step * k for k in range(first, last + 1)]
-
-
-def fit_axis(values: Sequence[float], label: str, zero: bool = False, log: bool = False) -> Axis:
-    """Make an axis that contains all finite values, with a margin."""
-    finite = [value for value in values if math.isfinite(value) and (value > 0.0 or not log)]
-    low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
-    if zero:
-        low, high = min(low, 0.0), max(high, 0.0)
-    if log:
-        return Axis(low / 1.2, high * 1.2, label, log=True)
-    margin = 0.06 * (high - low) or 0.5 * max(abs(high), 1e-12)
-    return Axis(low if zero and low == 0.0 else low - margin, high + margin, label)
-
-
-@final
-@dataclass(frozen=True)
-class Mark:
-    """An interval at a place, drawn as a line with a dot in its middle; a triangle at the edge where that is beyond the axis."""
-
-    at: float  # its place on the horizontal axis
-    # Its ends on the vertical axis.
-    low: float
-    high: float
-    kind: str  # its colour, a class of the style sheet
-    tip: str  # what hovering shows, lines separated by line breaks
-    middle: float | None = None  # where the dot is, if not in the middle of the interval
-
-    @property
-    def dot(self) -> float:
-        if self.middle is not None:
-            return self.middle
-        if math.isinf(self.low) and math.isinf(self.high):
-            return 0.0
-        return 0.5 * (self.low + self.high)
-
-
-def draw_intervals(
-    x: Axis,
-    y: Axis,
-    marks: Sequence[Mark],
-    legend: dict[str, str],
-    line: str = "zero",
-    names: Sequence[tuple[float, str]] = (),
-) -> str:
-    """Vertical intervals; ``line``: "zero" draws the threshold, "diagonal" where prediction and target agree; ``names`` are written below."""
-    if line == "diagonal":
-        low, high = max(x.low, y.low), min(x.high, y.high)
-        ends = (_x(x, low), _y(y, low), _x(x, high), _y(y, high))
-    else:
-        ends = (LEFT, _y(y, 0.0), WIDTH - RIGHT, _y(y, 0.0))
-    parts = [_line(*ends, "zero"), *(_mark(x, y, mark) for mark in marks)]
-    for place, text in names:
-        share = x.share(place)
-        # Near an edge a centred text would be cut off.
-        anchor, at = (
-            ("end", WIDTH - RIGHT) if share > 0.85 else ("start", LEFT) if share < 0.15 else ("middle", _x(x, place))
-        )
-        parts.append(_text(at, HEIGHT - BOTTOM + 18.0, text, anchor))
-    return _figure(_axes(x, y) + "".join(parts), legend, f"{y.label} by {x.label}")
-
-
-def draw_band(
-    x: Axis, y: Axis, marks: Sequence[Mark], best: float | None, legend: dict[str, str], diagonal: bool = False
-) -> str:
-    """The region between lower and upper ends, with a mark at every place and a line at the best one, if there is one."""
-    ordered = sorted(marks, key=lambda mark: mark.at)
-    upper = [(_x(x, mark.at), _y(y, mark.high)) for mark in ordered]
-    lower = [(_x(x, mark.at), _y(y, mark.low)) for mark in reversed(ordered)]
-    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in upper + lower)
-    parts = [f'<polygon class="band" points="{points}"/>']
-    if diagonal:
-        parts.append(_line(_x(x, x.low), _y(y, y.low), _x(x, x.high), _y(y, y.high), "grid"))
-    if best is not None:
-        parts.append(_line(_x(x, best), TOP, _x(x, best), HEIGHT - BOTTOM, "best"))
-    parts += [_mark(x, y, mark) for mark in ordered]
-    return _figure(_axes(x, y) + "".join(parts), legend, f"{y.label} by {x.label}")
-
-
-def draw_bars(names: Sequence[str], x: Axis, marks: Sequence[Mark], legend: dict[str, str]) -> str:
-    """Horizontal intervals, one line for each name; ``at`` of a mark is its line."""
-    step, top, left = 20.0, 12.0, 120.0
-    height, scale = top + step * len(names) + BOTTOM, WIDTH - RIGHT - left
-    parts = []
-    for value in x.marks():
-        place = left + scale * x.share(value)
-        parts.append(_line(place, top, place, height - BOTTOM, "grid"))
-        parts.append(_text(place, height - BOTTOM + 18.0, format_tick(value), "middle"))
-    for mark in marks:
-        middle = top + step * (mark.at + 0.5)
-        low, high = left + scale * x.share(mark.low), left + scale * x.share(mark.high)
-        name = names[int(mark.at)]
-        shown = name if len(name) <= 14 else name[:13] + "…"
-        parts.append(_text(left - 8.0, middle + 4.5, shown, "end"))
-        parts.append(
-            f'<g class="mark {mark.kind}" data-x="{0.5 * (low + high):.1f}" data-y="{middle:.1f}"><title>{escape(mark.tip)}</title>'
-            f'<path class="bar" d="M{left:.1f} {middle:.1f}H{0.5 * (low + high):.1f}"/>'
-            f'<path d="M{low:.1f} {middle:.1f}H{max(high, low + 0.5):.1f}"/>'
-            f'<circle cx="{0.5 * (low + high):.1f}" cy="{middle:.1f}" r="4"/></g>'
-        )
-    parts.append(_text(0.5 * (left + WIDTH - RIGHT), height - 8.0, x.label, "middle"))
-    return _figure("".join(parts), legend, x.label, height)
-
-
-def _x(axis: Axis, value: float) -> float:
-    return LEFT + (WIDTH - LEFT - RIGHT) * axis.share(value)
-
-
-def _y(axis: Axis, value: float) -> float:
-    return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * axis.share(value)
-
-
-def _mark(x: Axis, y: Axis, mark: Mark) -> str:
-    place, low, high = _x(x, mark.at), _y(y, mark.low), _y(y, mark.high)
-    middle = _y(y, mark.dot)
-    dot = f'<circle cx="{place:.1f}" cy="{middle:.1f}" r="2.5"/>'
-    if not y.low <= mark.dot <= y.high:
-        side = 7.0 if mark.dot > y.high else -7.0
-        dot = f'<polygon class="off" points="{place - 4:.1f},{middle + side:.1f} {place + 4:.1f},{middle + side:.1f} {place:.1f},{middle:.1f}"/>'
-    return (
-        f'<g class="mark {mark.kind}" data-x="{place:.1f}" data-y="{middle:.1f}"><title>{escape(mark.tip)}</title>'
-        f'<path d="M{place:.1f} {low:.1f}V{high:.1f}"/>{dot}</g>'
-    )
-
-
-def _axes(x: Axis, y: Axis) -> str:
-    parts = []
-    for value in y.marks():
-        place = _y(y, value)
-        parts += [
-            _line(LEFT, place, WIDTH - RIGHT, place, "grid"),
-            _text(LEFT - 8.0, place + 4.5, format_tick(value), "end"),
-        ]
-    for value in x.marks():
-        place = _x(x, value)
-        parts += [_line(place, TOP, place, HEIGHT - BOTTOM, "grid")]
-        parts += [_text(place, HEIGHT - BOTTOM + 18.0, format_tick(value), "middle")]
-    parts.append(_text(0.5 * (LEFT + WIDTH - RIGHT), HEIGHT - 8.0, x.label, "middle"))
-    # Above the axis: beside it, it would stand on long numbers.
-    parts.append(_text(4.0, 14.0, y.label, "start"))
-    return "".join(parts)
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
-    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
-
-
-def _text(x: float, y: float, text: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
-
-
-def _figure(body: str, legend: dict[str, str], label: str, height: float = HEIGHT) -> str:
-    keys = "".join(f'<span class="key {kind}">{escape(name)}</span>' for kind, name in legend.items())
-    return (
-        f'<figure class="plot"><div class="legend">{keys}</div><div class="scroll"><svg viewBox="0 0 {WIDTH:g} {height:g}" '
-        f'role="img" aria-label="{escape(label)}">{body}</svg></div></figure>'
-    )
+    # A group ends at the tag with its indentation.
+    group = rf'\n( *)<g id="{MARKS}">.*?\n\1</g>'
+    svg = re.sub(group, lambda found: re.sub("(<use [^>]*)/>", add_tip, found[0]), svg, flags=re.DOTALL)
+    # Several pictures of one page would share their ids.
+    svg = re.sub(r'<metadata>.*?</metadata>|(?<=<g) id="[^"]*"', "", svg, flags=re.DOTALL)
+    return f'<figure class="scroll"><svg role="img" aria-label="{escape(label)}" {svg}</figure>'

@@ -1,27 +1,22 @@
 """The report of leave-one-out cross-validation."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import ScoreBounds, residuals
 from glru.deletion import Ranking
-from glru.display.scores import find_usual_range, format_counts, middle, rank_least_certain, shorten, sort_sides
-from glru.linalg import Array
+from glru.display import IntervalsDisplay, LOOCVDisplay
+from glru.display.scores import Display, format_counts, rank_least_certain, shorten, sort_sides
 from glru.model_selection import LOOCVResult
 from glru.report.frame import (
-    Axis,
     Cell,
-    Mark,
     Provenance,
     Section,
     cards,
-    draw_bars,
-    draw_intervals,
-    fit_axis,
+    draw,
     format_count,
     format_interval,
     format_number,
@@ -37,8 +32,8 @@ from glru.report.quality import (
     sampling_interval,
 )
 
-MAX_DRAWN, MAX_LISTED = 1500, 200
-"""Rows in a plot, rows in a table."""
+MAX_LISTED = 200
+"""Rows in a table."""
 
 KINDS = {1: ("good", "correct"), -1: ("bad", "wrong"), 0: ("open", "open")}
 
@@ -102,9 +97,6 @@ def least_certain_table(
     return table(header, rows, [kinds[int(verdicts[row])][0] for row in order])
 
 
-CELLS = 90, 40
-"""Columns and lines of the grid in whose cells nearby rows share a mark; the cells are about square."""
-
 STAGE_NAMES = {"undetermined": "open", "wide": "wider than asked"}
 """Names of stages in a sentence, where they differ from those in the result."""
 
@@ -166,6 +158,15 @@ def _classification(result: LOOCVResult, data_name: str, classes: tuple[str, str
     return summary, numbers, _list_score_sections(result, classes, name)
 
 
+SIDES = "Where an interval does not touch the line at zero, the class is proven. Every row takes the same space. Hover for details."
+
+
+def draw_display(display: Display, tips: Iterable[str]) -> str:
+    """A display as SVG; the title of the section stands above it."""
+    figure = display.plot().figure_
+    return draw(figure, display.ax_.get_title(loc="left"), list(tips))
+
+
 def _list_score_sections(result: LOOCVResult, classes: tuple[str, str], name: Callable[[int], str]) -> list[Section]:
     """The sections of a classification with one score per row."""
     labels, y = result.bounds.signs, result.y
@@ -181,9 +182,12 @@ def _list_score_sections(result: LOOCVResult, classes: tuple[str, str], name: Ca
             f"score {format_interval(low, high, 5)}\n{KINDS[int(verdicts[row])][1]}, decided by {STAGE_NAMES.get(result.stages[row], result.stages[row])}"
         )
 
-    label = f"held-out score ({'log-odds' if result.problem.loss.probabilities else 'margin'})"
-    sections = [draw_sides(result.bounds, y, verdicts, KINDS, classes, label, "Held-out scores", tip)]
-    sections += [metrics_section(result, classes), confusion_section(result, classes)]
+    display = LOOCVDisplay.from_result(result, classes)
+    sections = [
+        Section("Held-out scores", SIDES, draw_display(display, [tip(row) for row in sort_sides(result.scores, y)])),
+        metrics_section(result, classes),
+        confusion_section(result, classes),
+    ]
     if np.ptp(y):
         sections.append(roc_section(result))
     if result.problem.loss.probabilities:
@@ -216,53 +220,6 @@ def describe_open(result: LOOCVResult) -> list[str]:
         verb = "has a proven label but an interval" if n_wide == 1 else "have proven labels but intervals"
         found.append(f"{format_count(n_wide, 'row')} {verb} wider than asked")
     return found
-
-
-def draw_sides(
-    bounds: ScoreBounds,
-    sides: Array,
-    verdicts: NDArray[np.int8],
-    kinds: dict[int, tuple[str, str]],
-    names: tuple[str, str],
-    label: str,
-    title: str,
-    tip: Callable[[int], str],
-) -> Section:
-    """A section with all intervals, those of the side -1 left of those of +1, coloured by their verdicts; beyond ``MAX_DRAWN``, neighbours share a mark."""
-    scores = middle(bounds)
-    order = sort_sides(scores, sides)
-    n_rows, n_first = order.size, int(np.sum(sides <= 0))
-    gap = 0.02 * n_rows
-    low, high = find_usual_range(scores)
-    marks = []
-    for rows, first in _bins(order, verdicts, n_first):
-        place = first + 0.5 * (rows.size - 1) + (gap if first >= n_first else 0.0)
-        kind, word = kinds[int(verdicts[rows[0]])]
-        least, most = bounds.lower[rows].min(), bounds.upper[rows].max()
-        text = f"{rows.size:,} rows side by side, {word}\nscores {least:.5g} to {most:.5g}"
-        text = tip(int(rows[0])) if rows.size == 1 else text
-        marks.append(Mark(place, least, most, kind, text, float(np.median(scores[rows]))))
-    counts = {verdict: int(np.sum(verdicts == verdict)) for verdict in kinds}
-    legend = {kind: f"{word} ({counts[verdict]:,})" for verdict, (kind, word) in kinds.items() if counts[verdict]}
-    beyond = int(np.sum((scores < low) | (scores > high)))
-    remark = "Where an interval does not touch the line at zero, the class is proven. Every row takes the same space. Hover for details."
-    remark += f" Triangles: {format_count(beyond, 'row')} beyond the axis." if beyond else ""
-    remark += " Neighbouring rows share a mark." if len(marks) < n_rows else ""
-    sizes = (n_first, n_rows - n_first)
-    centres = (0.5 * n_first, n_first + gap + 0.5 * sizes[1])
-    below = [(centres[k], f"{shorten(names[k])}: {format_count(sizes[k], 'row')}") for k in (0, 1) if sizes[k]]
-    x = Axis(-1.0, n_rows + gap, "", ticks=False)
-    return Section(title, remark, draw_intervals(x, Axis(low, high, label), marks, legend, names=below))
-
-
-def _bins(order: NDArray[np.intp], verdicts: NDArray[np.int8], n_first: int) -> Iterator[tuple[NDArray[np.intp], int]]:
-    """Groups of rows to draw as one mark, neighbours on one side with the same verdict, and the position of the first."""
-    most = max(1, -(-order.size // MAX_DRAWN))
-    changes = np.flatnonzero(np.diff(verdicts[order])) + 1
-    edges = np.unique([0, n_first, *changes.tolist(), order.size])
-    for begin, end in pairwise(edges.tolist()):
-        for first in range(begin, end, most):
-            yield order[first : min(first + most, end)], first
 
 
 def _list_rows(
@@ -331,46 +288,18 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
         known = format_interval(lower[row], upper[row], 6)
         return f"row {name(row)}\ntarget {format_number(y[row], 5)}\nheld-out prediction {known}"
 
-    marks = draw_agreement(y, result.bounds, tip)
-    x = fit_axis(y.tolist(), "target")
-    vertical = fit_axis(np.concatenate([lower, upper]).tolist(), "held-out prediction")
-    note = "" if len(marks) == n_rows else " Rows that lie together share a mark, the fainter the fewer."
-    plot = draw_intervals(x, vertical, marks, {}, line="diagonal")
+    plot = draw_display(LOOCVDisplay.from_result(result), map(tip, range(n_rows)))
     rows: list[list[Cell]] = [
         [name(row), float(y[row]), (float(lower[row]), float(upper[row])), float(residual[row])]
         for row in order[:MAX_LISTED]
     ]
     header = ["row", "target", "prediction", "residual at least"]
     sections = [
-        Section(
-            "Held-out predictions", "On the diagonal a prediction is exact. Hover over a row for details." + note, plot
-        ),
+        Section("Held-out predictions", "On the diagonal a prediction is exact. Hover over a row for details.", plot),
         metrics_section(result, None),
         Section("Rows to inspect", "The largest residuals. Click a column name to sort.", table(header, rows)),
     ]
     return summary, numbers, sections
-
-
-def draw_agreement(known: Array, bounds: ScoreBounds, tip: Callable[[int], str]) -> list[Mark]:
-    """One mark per row, or, beyond ``MAX_DRAWN`` rows, one per cell of a grid, fainter for fewer rows."""
-    lower, upper = bounds
-    if known.size <= MAX_DRAWN:
-        return [Mark(float(known[row]), lower[row], upper[row], "good", tip(row)) for row in range(known.size)]
-    scores = middle(bounds)
-    cells, counts = [], []
-    for values, n_cells in zip((known, scores), CELLS, strict=True):
-        edges = np.linspace(values.min(), values.max(), n_cells + 1)
-        cells.append(np.clip(np.digitize(values, edges) - 1, 0, n_cells - 1))
-    _, first, inverse, counts = np.unique(
-        CELLS[1] * cells[0] + cells[1], return_index=True, return_inverse=True, return_counts=True
-    )
-    sums = [np.bincount(inverse, values) / counts for values in (known, scores)]
-    shades = np.minimum(np.ceil(3.0 * np.log1p(counts) / np.log1p(counts.max())), 3.0).astype(int)
-    tips = [f"{n:,} rows around here" if n > 1 else tip(int(row)) for n, row in zip(counts, first, strict=True)]
-    return [
-        Mark(at, score, score, f"good shade-{shade}", text)
-        for at, score, shade, text in zip(*sums, shades, tips, strict=True)
-    ]
 
 
 def _influence(
@@ -378,17 +307,21 @@ def _influence(
 ) -> Section:
     lower, upper = influence.lower, influence.upper
     labelled = result.problem.loss.task == "classification"
-    kinds = ["bad" if labelled and result.y[row] < 0.0 else "good" for row in influence.rows]
     names = [name(int(row)) for row in influence.rows]
     tips = [f"row {names[k]}\nCook's distance {format_interval(lower[k], upper[k], 6)}" for k in range(len(names))]
-    marks = [Mark(k, lower[k], upper[k], kinds[k], tips[k]) for k in range(len(names))]
-    x = fit_axis([0.0, *upper.tolist()], "Cook's distance", zero=True)
-    legend = {"good": f"class {classes[1]}", "bad": f"class {classes[0]}"} if labelled else {}
+    display = IntervalsDisplay(lower, upper, [shorten(text) for text in names], "Cook's distance")
     proof = "it is proven that no other row changes it more" if influence.certified else "other rows may change it more"
     text = (
         f"The {len(names)} rows without which the model changes most, by Cook's distance of the exactly retrained models, which measures the "
         f"change of all coefficients together by the Hessian; {proof}. The columns are prepared once here, by all rows."
     )
-    rows: list[list[Cell]] = [[names[k], (float(lower[k]), float(upper[k]))] for k in range(len(names))]
-    body = draw_bars(names, x, marks, legend) + table(["row", "Cook's distance"], rows)
-    return Section("Most influential rows", text, body)
+    header = ["row", "class" if labelled else "target", "Cook's distance"]
+    rows: list[list[Cell]] = [
+        [
+            names[k],
+            classes[int(result.y[row] > 0.0)] if labelled else float(result.y[row]),
+            (float(lower[k]), float(upper[k])),
+        ]
+        for k, row in enumerate(influence.rows)
+    ]
+    return Section("Most influential rows", text, draw_display(display, tips) + table(header, rows))

@@ -1,35 +1,30 @@
 """The reports of a change of the training data, of a regularisation path, and of a stepwise selection."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glru.after import After
 from glru.bounds import ScoreBounds, predicted
-from glru.display import RegularizationPathDisplay, StepwiseDisplay
+from glru.display import AfterDisplay, RegularizationPathDisplay, StepwiseDisplay
 from glru.display.paths import PATH_CRITERIA, STEP_CRITERIA, name_step
-from glru.display.scores import find_verdicts
+from glru.display.scores import find_verdicts, middle, sort_sides
 from glru.linalg import Array
-from glru.losses import Logistic
 from glru.model_selection import LOOCVPath
 from glru.report.frame import (
-    Axis,
     Cell,
-    Mark,
     Provenance,
     Section,
     cards,
-    draw_band,
-    draw_intervals,
-    fit_axis,
+    draw,
     format_count,
     format_interval,
     format_number,
     page,
     table,
 )
-from glru.report.loocv import MAX_LISTED, confusion_table, draw_agreement, draw_sides, least_certain_table
+from glru.report.loocv import MAX_LISTED, SIDES, confusion_table, draw_display, least_certain_table
 from glru.selection import StepwiseResult
 
 KINDS = {1: ("good", "label unchanged"), -1: ("bad", "label changed"), 0: ("open", "label open")}
@@ -111,26 +106,16 @@ def _score_sections(
         text = f"query {names[k]}\nbefore {format_number(old_scores[k], 5)}\nafter {format_interval(lower[k], upper[k], 6)}"
         return f"{text}\n{KINDS[int(verdicts[k])][1]}" if loss.task == "classification" else text
 
+    order = np.arange(old_scores.size)
     if loss.task == "classification":
-        before = (f"before: {classes[0]}", f"before: {classes[1]}")
-        label = f"retrained score ({'log-odds' if isinstance(loss, Logistic) else 'score'})"
-        picture = draw_sides(bounds, old_scores, verdicts, KINDS, before, label, "Retrained scores", tip)
+        order = sort_sides(middle(bounds), old_scores)
+        title, text, pair = "Retrained scores", SIDES, classes
     else:
-        picture = _draw_changes(old_scores, bounds, tip)
+        title, pair = "Change of the predictions", None
+        text = "By how much each prediction changes; at zero it stays. Hover over one for details."
+    display = AfterDisplay.from_bounds(bounds, old_scores, pair)
+    picture = Section(title, text, draw_display(display, [tip(int(k)) for k in order]))
     return [picture, _list_queries(bounds, old_scores, verdicts, names, loss.task == "classification")]
-
-
-def _draw_changes(old_scores: Array, bounds: ScoreBounds, tip: Callable[[int], str]) -> Section:
-    """By how much the predictions of a regression change."""
-    change = ScoreBounds(bounds.lower - old_scores, bounds.upper - old_scores)
-    axes = (
-        fit_axis(old_scores.tolist(), "prediction before"),
-        fit_axis(np.concatenate(change).tolist(), "retrained prediction minus that before", zero=True),
-    )
-    marks = draw_agreement(old_scores, change, tip)
-    note = "" if len(marks) == old_scores.size else " Nearby queries share a mark, which is fainter for fewer queries."
-    text = f"By how much each prediction changes; at zero it stays. Hover over one for details.{note}"
-    return Section("Change of the predictions", text, draw_intervals(*axes, marks, {}))
 
 
 def _list_queries(
@@ -178,27 +163,15 @@ def path_page(
     ]
     trainings = sum(result.n_trainings for result in path.results)
     numbers = [(f"best {axis}", f"{best:.4g}"), (criterion, value), ("trainings beyond the first", f"{trainings:,}")]
-    sections = []
-    for name, (lower, upper) in shown.bands.items():
-        x = fit_axis(shown.lams.tolist(), f"strength of the penalty, {axis}", log=True)
-        y = fit_axis([*lower.tolist(), *upper.tolist()], PATH_CRITERIA[name], zero=True)
-        marks = [
-            Mark(
-                float(lam),
-                low,
-                high,
-                "good",
-                f"{axis} = {lam:.4g}\n{PATH_CRITERIA[name]}: {format_interval(low, high, 6)}",
-            )
-            for lam, low, high in zip(shown.lams, lower, upper, strict=True)
-        ]
-        legend = {"good": "certified interval", "best-key": f"best {axis}"}
-        text = "The true value at each strength lies inside its interval. Hover over one for details."
-        sections.append(
-            Section(
-                PATH_CRITERIA[name][0].upper() + PATH_CRITERIA[name][1:], text, draw_band(x, y, marks, best, legend)
-            )
-        )
+    tips = [
+        f"{axis} = {lam:.4g}\n{PATH_CRITERIA[name]}: {format_interval(low, high, 6)}"
+        for name, ends in shown.bands.items()
+        for lam, low, high in zip(shown.lams, *ends, strict=True)
+        if np.isfinite(high)
+    ]
+    text = "The true value at each strength lies inside its interval. Hover over one for details."
+    picture = draw(shown.plot().figure_, shown.title, tips)
+    sections = [Section("The criterion at every strength", text, picture)]
     short = [name.replace("_", "-") for name in shown.bands]
     header = [axis, *short, "trainings"]
     rows: list[list[Cell]] = [
@@ -239,35 +212,21 @@ def stepwise_page(
         ("candidates trained", f"{result.n_trainings:,} of {n_candidates:,}"),
     ]
     chosen: list[list[Cell]] = [[int(column), names[column]] for column in result.selected]
+    doubts = ["", *(result.doubt(place) for place in range(len(result.path)))]
+    tips = [
+        f"step {k}: {what}\n{shown.n_features[k]} columns\n{criterion}: {format_interval(low, high, 6)}\n{doubts[k]}".rstrip()
+        for k, (what, low, high) in enumerate(zip(["start", *shown.moves], shown.lower, shown.upper, strict=True))
+        if np.isfinite(high)
+    ]
+    picture = draw(shown.plot().figure_, shown.title, tips)
     sections = [
-        Section("The criterion along the path", "Hover over a step to see what it did.", _draw_path(result, shown)),
+        Section("The criterion along the path", "Hover over a step to see what it did.", picture),
         Section(
             "The path", f"Value: {criterion} after the step, proven to the digits shown.", _list_steps(result, names)
         ),
         Section("Selected features", "Click a column name to sort.", table(["column", "feature"], chosen)),
     ]
     return page(f"Stepwise selection of features of {data_name}", summary, cards(numbers), sections, origin)
-
-
-def _draw_path(result: StepwiseResult, shown: StepwiseDisplay) -> str:
-    """The criterion after every step."""
-    criterion, labels = STEP_CRITERIA[result.criterion], ["start", *shown.moves]
-    doubts = ["", *(result.doubt(place) for place in range(len(result.path)))]
-    marks = [
-        Mark(
-            k,
-            low,
-            high,
-            "open" if doubts[k] else "good",
-            f"step {k}: {labels[k]}\n{shown.n_features[k]} columns\n{criterion}: {format_interval(low, high, 6)}"
-            + (f"\n{doubts[k]}" if doubts[k] else ""),
-        )
-        for k, (low, high) in enumerate(zip(shown.lower, shown.upper, strict=True))
-    ]
-    x = Axis(-0.5, len(labels) - 0.5, "step", whole=True)
-    y = fit_axis([*shown.lower.tolist(), *shown.upper.tolist()], criterion, zero=result.criterion == "error")
-    legend = {"good": "certified interval"} | ({"open": "choice not proven"} if any(doubts) else {})
-    return draw_band(x, y, marks, None, legend)
 
 
 def _list_steps(result: StepwiseResult, names: Sequence[str]) -> str:

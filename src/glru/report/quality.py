@@ -6,15 +6,13 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import binomtest
 
+from glru.display.scores import BLUE, GREY, MARKS, make_axes, shorten
 from glru.linalg import Array
 from glru.model_selection import LOOCVResult
 from glru.report.frame import (
-    Axis,
     Cell,
-    Mark,
     Section,
-    draw_band,
-    draw_intervals,
+    draw,
     format_count,
     format_interval,
     format_number,
@@ -177,14 +175,18 @@ def roc_section(result: LOOCVResult) -> Section:
     (lower, upper), grid = result.bounds, np.linspace(0.0, 1.0, ROC_POINTS + 1)
     low = _recall_at(lower[positive], upper[negative], grid)
     high = _recall_at(upper[positive], lower[negative], grid)
-    marks = [
-        Mark(at, a, b, "good", f"at most {100 * at:.3g} % false alarms\n{100 * a:.4g} to {100 * b:.4g} % recognised")
-        for at, a, b in zip(grid.tolist(), low.tolist(), high.tolist(), strict=True)
+    tips = [
+        f"at most {100 * at:.3g} % false alarms\n{100 * a:.4g} to {100 * b:.4g} % recognised"
+        for at, a, b in zip(grid, low, high, strict=True)
     ]
-    axes = Axis(0.0, 1.0, "false-positive rate"), Axis(0.0, 1.0, "true-positive rate")
+    ax = make_axes(None, 4.4)
+    ax.fill_between(grid, low, high, color=BLUE, alpha=0.3)
+    ax.plot(grid, 0.5 * (low + high), "o-", color=BLUE, markersize=3, gid=MARKS)
+    ax.plot([0.0, 1.0], [0.0, 1.0], color=GREY, linewidth=0.8)
+    ax.set(xlabel="false-positive rate", ylabel="true-positive rate")
     area = format_interval(*result.metric_bounds("roc_auc"))
     text = f"The true curve lies in the band, which is often as thin as a line; the area below it is {area}."
-    return Section("ROC curve", text, draw_band(*axes, marks, None, {"good": "certified band"}, diagonal=True))
+    return Section("ROC curve", text, draw(ax.figure, "ROC curve", tips))
 
 
 def _recall_at(positive: Array, negative: Array, grid: Array) -> Array:
@@ -198,21 +200,26 @@ def _recall_at(positive: Array, negative: Array, grid: Array) -> Array:
 def calibration_section(result: LOOCVResult, classes: tuple[str, str]) -> Section:
     """Predicted probabilities against observed shares, in groups of equal size."""
     order = np.argsort(result.scores, kind="stable")
-    marks: list[Mark] = []
     rows: list[list[Cell]] = []
+    tips, marks = [], []
     for part in np.array_split(order, min(CALIBRATION_BINS, order.size)):
         low, high = (float(np.mean(expit(ends[part]))) for ends in result.bounds)
         count = int(np.sum(result.y[part] > 0.0))
         least, most = sampling_interval(count, count, part.size)
         tip = f"predicted {format_interval(low, high)}\nobserved {count} of {part.size} ({count / part.size:.3g}; 95 % interval {least:.3g} to {most:.3g})"
-        marks.append(Mark(0.5 * (low + high), least, most, "good", tip, count / part.size))
+        tips.append(tip)
+        marks.append((0.5 * (low + high), count / part.size, least, most))
         rows.append([(low, high), f"{count:,} of {part.size:,}", count / part.size, f"{least:.3g} to {most:.3g}"])
-    edge = 1.05 * max(max(mark.high for mark in marks), max(mark.at for mark in marks))
-    axes = Axis(0.0, edge, f"predicted probability of {classes[1]}"), Axis(0.0, edge, "observed share")
-    plot = draw_intervals(*axes, marks, {"good": "observed, with the 95 % interval of sampling"}, line="diagonal")
+    at, share, bottom, top = np.transpose(marks)
+    ax, edge = make_axes(None, 4.4), max(top.max(), at.max())
+    ax.vlines(at, bottom, top, color=BLUE)
+    ax.plot(at, share, "o", color=BLUE, gid=MARKS, label="observed, with the 95 % interval of sampling")
+    ax.plot([0.0, edge], [0.0, edge], color=GREY, linewidth=0.8)
+    ax.set(xlabel=f"predicted probability of {shorten(classes[1])}", ylabel="observed share")
+    ax.legend(frameon=False)
     header = ["predicted", "observed", "share", "95 % interval"]
     text = "Rows are grouped by their held-out score; the mean predicted probability of each group is certified. On the diagonal a model is calibrated."
-    return Section("Calibration", text, plot + table(header, rows))
+    return Section("Calibration", text, draw(ax.figure, "Calibration", tips) + table(header, rows))
 
 
 def coefficients_section(names: Sequence[str], lower: Array, upper: Array, units: Array | None, odds: bool) -> Section:

@@ -1,14 +1,14 @@
 "use strict";
 (function () {
   const tip = document.getElementById("tip");
-  const reach = 40;
+  const reach = 30;
 
   function explore(svg) {
     const marks = Array.from(svg.querySelectorAll(".mark"), (node) => {
       const title = node.querySelector("title");
       const text = title.textContent;
       title.remove();
-      return { node, text, x: Number(node.dataset.x), y: Number(node.dataset.y) };
+      return { node, text, x: Number(node.getAttribute("x")), y: Number(node.getAttribute("y")) };
     });
     let near = null;
 
