@@ -51,17 +51,19 @@ def test_limits_of_time(tmp_path):
 
 
 def test_reports_say_where_they_come_from(tmp_path):
-    """Data check, checksum, date, metrics, confusion matrix, ROC, calibration and coefficients are in the report."""
+    """What is printed, checksum, date, confusion matrix, ROC, calibration and coefficients are in the report."""
     X, y = sample(n=60)
     path, page = write(tmp_path / "data.csv", X, y), tmp_path / "page.html"
     said = answer("loocv", path, "--html", page)
     text = page.read_text(encoding="utf-8")
     assert hashlib.sha256(path.read_bytes()).hexdigest() in text and re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", text)
-    for title in ("Data check", "Metrics", "Confusion matrix", "ROC curve", "Calibration", "Coefficients"):
+    for title in ("Confusion matrix", "ROC curve", "Calibration", "Coefficients"):
         assert f"<h2>{title}</h2>" in text
-    assert f"{said['result']['constant_answer']['errors']} wrong" in text
+    for name in ("classes", "held-out errors", "sensitivity", "proof"):
+        assert f"<dt>{name}</dt>" in text
+    assert f"<dt>constant answer</dt><dd>{said['result']['constant_answer']['errors']} errors" in text
     table = text.partition("<h2>Confusion matrix</h2>")[2].partition("</table>")[0]
-    counts = np.array([int(value) for value in re.findall(r"<td[^>]*>(\d+)</td>", table)]).reshape(2, 2)
+    counts = np.array([int(value) for value in re.findall(r"<td class[^>]*>(\d+)</td>", table)]).reshape(2, 2)
     assert counts.sum() == 60 and counts[0, 1] + counts[1, 0] == said["result"]["errors"]["lower"]
     assert counts.sum(axis=1).tolist() == [np.sum(y == 0), np.sum(y == 1)]
     solution = glru.solve(
@@ -73,6 +75,4 @@ def test_reports_say_where_they_come_from(tmp_path):
     assert f"{np.exp(solution.coef[largest]):.5g}" in table
     glru_command("loocv", "diabetes", "--html", page, "-q")
     text = page.read_text(encoding="utf-8")
-    assert (
-        "<h2>Metrics</h2>" in text and "<h2>Coefficients</h2>" in text and "answer, the mean of the other rows" in text
-    )
+    assert "<dt>R²</dt>" in text and "<h2>Coefficients</h2>" in text and "constant answer: " in text

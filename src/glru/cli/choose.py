@@ -16,7 +16,7 @@ import glru
 from glru._options import Budget, OutOfTime
 from glru.bounds import ScoreBounds
 from glru.cli import inputs, output
-from glru.cli.loocv import FitOnce, describe, describe_once, describe_preparation, to_sentences
+from glru.cli.loocv import FitOnce, describe, describe_once, describe_preparation
 from glru.cli.options import (
     Checkpoint,
     DataOptions,
@@ -30,7 +30,7 @@ from glru.cli.output import INTERRUPTED, TIME_IS_UP, show_progress
 from glru.display.paths import STEP_CRITERIA, name_step
 from glru.linalg import Array
 from glru.model_selection.loocv import validate_strengths
-from glru.report import path_page, stepwise_page
+from glru.report import list_path_sections, list_stepwise_sections, page
 from glru.report.frame import format_count, format_interval
 from glru.report.quality import constant_value, sampling_interval
 from glru.sklearn.adapt import adapt_again
@@ -217,39 +217,31 @@ def make_outcome(
         "constant_answer": constant,
     }
     worth = f"{format_interval(constant, constant)} with the same answer for every row" if constant is not None else ""
-    baseline = [("constant answer", worth)] if worth else []
-    remarks = [("honest error", _describe_honesty(job, honest))]
-    if values["suggestion"]:
-        remarks.append(("suggestion", values["suggestion"]))
     lines = [
         *describe(job),
         *describe_once(job),
         ("judged by", _describe_judge(job, result, settings["validation_rows"])),
-        *baseline,
+        *([("constant answer", worth)] if worth else []),
         *_describe_path(job, result),
-        *remarks,
+        ("honest error", _describe_honesty(job, honest)),
+        *([("suggestion", values["suggestion"])] if values["suggestion"] else []),
         *_describe_proof(result),
         ("time", f"{output.format_duration(seconds['total'])} in all"),
     ]
     keys = ("action", "lower", "upper", "n_candidates", "n_trainings", "n_open", "proven")
     columns = {key: [step[key] for step in steps] for key in keys}
     columns["features"] = [", ".join(step["features"]) for step in steps]
+    title = f"Stepwise selection of features of {job.prepared.name}"
     return output.Outcome(
         "select",
-        f"Stepwise selection of features of {job.prepared.name}",
+        title,
         lines,
         job.facts | {"settings": settings},
         values,
         seconds,
         table=lambda: columns,
         display=lambda: glru.display.StepwiseDisplay.from_result(result, names),
-        page=lambda: stepwise_page(
-            result,
-            names,
-            job.prepared.name,
-            inputs.make_provenance(job, describe(job)),
-            to_sentences([*baseline, *remarks]),
-        ),
+        page=lambda: page(title, lines, list_stepwise_sections(result, names), inputs.make_provenance(job)),
     )
 
 
@@ -451,24 +443,21 @@ def make_tune_outcome(
     }
     model = ("model", f"{job.facts['model']['loss']} loss, {strengths.size} values of {name}")
     lines = [*describe(job)[:-1], model, ("preparation", describe_preparation(job, path.best))]
-    described = list(lines)
-    remarks = _remark_on_strengths(job, path, name, strengths)
     lines += _describe_strengths(path, name, strengths)
-    lines += remarks
+    lines += _remark_on_strengths(job, path, name, strengths)
     lines.append(("trainings", f"{values['n_trainings']} beyond one for each value"))
     lines.append(("time", f"{output.format_duration(seconds['total'])} in all"))
+    title = f"Choice of {name} for {job.prepared.name} by leave-one-out cross-validation"
     return output.Outcome(
         "tune",
-        f"Choice of {name} for {job.prepared.name} by leave-one-out cross-validation",
+        title,
         lines,
         facts,
         values,
         seconds,
         table=lambda: {name: strengths, "lower": path.lower, "upper": path.upper},
         display=lambda: glru.display.RegularizationPathDisplay.from_path(path, as_C),
-        page=lambda: path_page(
-            path, job.prepared.name, inputs.make_provenance(job, described), as_C, to_sentences(remarks)
-        ),
+        page=lambda: page(title, lines, list_path_sections(path, as_C), inputs.make_provenance(job)),
     )
 
 

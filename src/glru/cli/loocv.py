@@ -16,7 +16,7 @@ from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, O
 from glru.cli.output import TIME_IS_UP, show_progress
 from glru.model_selection.checkpoint import Checkpoint as Store
 from glru.model_selection.loocv import ensure_trained
-from glru.report import loocv_page
+from glru.report import list_loocv_sections, page
 from glru.report.frame import format_count, format_interval
 from glru.report.loocv import STAGE_NAMES, describe_open
 from glru.report.quality import (
@@ -200,14 +200,19 @@ def make_outcome(
             if result.problem.loss.several
             else glru.display.LOOCVDisplay.from_result(result, find_pair(job))
         ),
-        page=lambda: loocv_page(
-            result,
-            job.prepared.name,
-            inputs.make_provenance(job, describe(job)),
-            find_pair(job),
-            job.prepared.ids,
-            None if result.unbounded else _rank_rows(solution, budget),
-            _make_coefficients_section(job, solution),
+        page=lambda: page(
+            title,
+            lines,
+            [
+                *list_loocv_sections(
+                    result,
+                    find_pair(job),
+                    job.prepared.ids,
+                    None if result.unbounded else _rank_rows(solution, budget),
+                ),
+                _make_coefficients_section(job, solution),
+            ],
+            inputs.make_provenance(job),
         ),
     )
 
@@ -349,11 +354,6 @@ def _describe_check(check: dict[str, Any]) -> str:
         f"{text}; trained to a relative gap of {BRUTE_FORCE_TOL:g}, their scores lie at most "
         f"{check['largest_distance_outside']:.1g} outside the intervals"
     )
-
-
-def to_sentences(lines: Sequence[tuple[str, str]]) -> list[str]:
-    """Lines of the output as sentences of a report."""
-    return [f"{name[0].upper()}{name[1:]}: {text}." for name, text in lines]
 
 
 def describe(job: inputs.Job) -> list[tuple[str, str]]:

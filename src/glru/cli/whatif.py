@@ -13,14 +13,14 @@ import glru
 from glru._options import Budget
 from glru.bounds import ScoreBounds, predicted
 from glru.cli import inputs, output
-from glru.cli.loocv import describe, describe_once, find_pair, make_class_columns, to_sentences
+from glru.cli.loocv import describe, describe_once, find_pair, make_class_columns
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
 from glru.cli.output import show_progress
 from glru.display.scores import find_verdicts
 from glru.linalg import Array, RawMatrix
 from glru.model_selection.checkpoint import Checkpoint as Store
 from glru.model_selection.loocv import ensure_trained
-from glru.report import after_page
+from glru.report import list_after_sections, page
 from glru.report.frame import format_count, format_interval, format_move
 from glru.report.quality import name_metric
 from glru.solvers import train
@@ -275,9 +275,10 @@ def make_outcome(
         *_describe_proof(after, bounds, counts, outside, "queries" if settings["query"] else "rows"),
         ("time", f"{output.format_duration(seconds['bounds'])} beyond the first training"),
     ]
+    title = f"The model of {job.prepared.name} after the change"
     return output.Outcome(
         "whatif",
-        f"The model of {job.prepared.name} after the change",
+        title,
         lines,
         job.facts | {"settings": settings},
         values,
@@ -288,16 +289,11 @@ def make_outcome(
             if job.problem.loss.several
             else glru.display.AfterDisplay.from_bounds(bounds, old, find_pair(job))
         ),
-        page=lambda: after_page(
-            after,
-            bounds,
-            old,
-            names,
-            job.prepared.name,
-            inputs.make_provenance(job, describe(job)),
-            classes or ("-1", "+1"),
-            to_sentences(describe_comparison(compared)),
-            what,
+        page=lambda: page(
+            title,
+            lines,
+            list_after_sections(job.problem.loss, bounds, old, names, classes or ("-1", "+1")),
+            inputs.make_provenance(job),
         ),
     )
 

@@ -1,7 +1,14 @@
 """Reports: one self-contained HTML file that explains a result, with plots and tables to explore."""
 
-from glru.report.frame import Provenance
-from glru.report.loocv import loocv_page
-from glru.report.pages import after_page, path_page, stepwise_page
+from glru.report.frame import Provenance, page
+from glru.report.loocv import list_loocv_sections
+from glru.report.pages import list_after_sections, list_path_sections, list_stepwise_sections
 
-__all__ = ["Provenance", "after_page", "loocv_page", "path_page", "stepwise_page"]
+__all__ = [
+    "Provenance",
+    "list_after_sections",
+    "list_loocv_sections",
+    "list_path_sections",
+    "list_stepwise_sections",
+    "page",
+]

@@ -63,9 +63,8 @@ class Provenance:
     """What is needed to repeat a run."""
 
     command: str  # the command as it was given
-    settings: Sequence[tuple[str, str]]  # data and model, in words
+    settings: Sequence[tuple[str, str]]  # where the data came from, and when
     versions: dict[str, str]  # what was installed
-    check: Sequence[tuple[str, str]] = ()  # what the look at the data found
 
 
 @final
@@ -105,23 +104,16 @@ def _cell(value: Cell) -> str:
     return f'<td class="number" data-value="{value!r}">{shown}</td>'
 
 
-def cards(values: Sequence[tuple[str, str]]) -> str:
-    """The most important numbers, in large type."""
-    items = "".join(f"<div><b>{escape(value)}</b><span>{escape(name)}</span></div>" for name, value in values)
-    return f'<div class="cards">{items}</div>'
-
-
-def page(title: str, summary: Sequence[str], numbers: str, sections: Sequence[Section], origin: Provenance) -> str:
-    """A whole report."""
-    paragraphs = "".join(f"<p>{escape(text)}</p>" for text in summary)
+def page(title: str, lines: Sequence[tuple[str, str]], sections: Sequence[Section], origin: Provenance) -> str:
+    """A whole report: the lines that are printed, with pictures and tables below them."""
     parts = [
         f"<section><h2>{escape(section.title)}</h2><p>{escape(section.text)}</p>{section.body}</section>"
         for section in sections
     ]
-    settings = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in origin.settings)
-    found = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in origin.check)
-    if found:
-        parts.insert(0, f"<section><h2>Data check</h2><dl>{found}</dl></section>")
+    summary, settings = (
+        "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in part)
+        for part in (lines, origin.settings)
+    )
     versions = ", ".join(f"{name} {value}" for name, value in origin.versions.items())
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -137,8 +129,7 @@ def page(title: str, summary: Sequence[str], numbers: str, sections: Sequence[Se
 <body>
 <main>
 <h1>{escape(title)}</h1>
-<div class="summary">{paragraphs}</div>
-{numbers}
+<dl class="summary">{summary}</dl>
 {"".join(parts)}
 <section><h2>What certified means</h2><p>{escape(CERTIFIED)}</p></section>
 <section class="origin"><h2>How to repeat this run</h2><pre>{escape(origin.command)}</pre><dl>{settings}</dl><p>{escape(versions)}</p></section>

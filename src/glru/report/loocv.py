@@ -1,7 +1,6 @@
-"""The report of leave-one-out cross-validation."""
+"""The sections of a report of leave-one-out cross-validation."""
 
 from collections.abc import Callable, Iterable, Sequence
-from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,28 +8,10 @@ from numpy.typing import NDArray
 from glru.bounds import ScoreBounds, residuals
 from glru.deletion import Ranking
 from glru.display import IntervalsDisplay, LOOCVDisplay
-from glru.display.scores import Display, format_counts, rank_least_certain, shorten, sort_sides
+from glru.display.scores import Display, rank_least_certain, shorten, sort_sides
 from glru.model_selection import LOOCVResult
-from glru.report.frame import (
-    Cell,
-    Provenance,
-    Section,
-    cards,
-    draw,
-    format_count,
-    format_interval,
-    format_number,
-    page,
-    table,
-)
-from glru.report.quality import (
-    calibration_section,
-    constant_errors,
-    constant_value,
-    metrics_section,
-    roc_section,
-    sampling_interval,
-)
+from glru.report.frame import Cell, Section, draw, format_count, format_interval, format_number, table
+from glru.report.quality import calibration_section, roc_section
 
 MAX_LISTED = 200
 """Rows in a table."""
@@ -38,30 +19,15 @@ MAX_LISTED = 200
 KINDS = {1: ("good", "correct"), -1: ("bad", "wrong"), 0: ("open", "open")}
 
 
-def confusion_section(result: LOOCVResult, classes: Sequence[str]) -> Section:
-    """How many rows of each class get each label."""
-    least, most = result.confusion_matrix()
-    known = "All counts are proven." if np.array_equal(least, most) else "Where labels are open, a count has two ends."
-    body = confusion_table(least, most, classes, "class \\ label")
-    return Section("Confusion matrix", f"Rows of each class (lines) by their held-out label (columns). {known}", body)
+def _count_labels(result: LOOCVResult, classes: Sequence[str]) -> Section:
+    text = "Rows of each class (lines) by their held-out label (columns)."
+    return Section("Confusion matrix", text, confusion_table(*result.confusion_matrix(), classes, "class"))
 
 
 def confusion_table(least: NDArray[np.int64], most: NDArray[np.int64], classes: Sequence[str], corner: str) -> str:
     """The smallest and the largest number of rows of each class (lines) that get each label (columns)."""
-    names = [escape(label) for label in classes]
-    head = "".join(f'<th scope="col">{label}</th>' for label in names)
-    lines = []
-    for a, label in enumerate(names):
-        shades = ["none" if most[a, b] == 0 else "good" if a == b else "bad" for b in range(len(names))]
-        cells = [
-            f'<td class="number {shade}">{format_counts(int(least[a, b]), int(most[a, b]))}</td>'
-            for b, shade in enumerate(shades)
-        ]
-        lines.append(f'<tr><th scope="row">{label}</th>{"".join(cells)}</tr>')
-    return (
-        f'<div class="scroll"><table class="confusion"><thead><tr><th scope="col">{escape(corner)}</th>{head}</tr></thead>'
-        f"<tbody>{''.join(lines)}</tbody></table></div>"
-    )
+    ends = np.stack([least, most], axis=-1).tolist()
+    return table([corner, *classes], [[name, *map(tuple, line)] for name, line in zip(classes, ends, strict=True)])
 
 
 def _list_least_certain(result: LOOCVResult, classes: Sequence[str], name: Callable[[int], str]) -> Section:
@@ -101,61 +67,30 @@ STAGE_NAMES = {"undetermined": "open", "wide": "wider than asked"}
 """Names of stages in a sentence, where they differ from those in the result."""
 
 
-def loocv_page(
+def list_loocv_sections(
     result: LOOCVResult,
-    data_name: str,
-    origin: Provenance,
     classes: tuple[str, str] | None = None,
     row_names: Sequence[str] | None = None,
     influence: Ranking | None = None,
-    coefficients: Section | None = None,
-) -> str:
-    """The HTML page of a report of leave-one-out cross-validation.
+) -> list[Section]:
+    """The sections of a report of leave-one-out cross-validation.
 
-    ``classes``: what -1 and +1 stand for; ``row_names``: their positions if not given; ``influence``: the rows of largest Cook's distance;
-    ``coefficients``: a section of :func:`glru.report.quality.coefficients_section`.
+    ``classes``: what -1 and +1 stand for; ``row_names``: their positions if not given; ``influence``: the rows of largest Cook's distance.
     """
 
     def name(row: int) -> str:
         return str(row) if row_names is None else str(row_names[row])
 
     if result.problem.loss.task == "regression":
-        summary, numbers, sections = _regression(result, data_name, name)
+        sections = _list_regression_sections(result, name)
+    elif result.bounds.lower.ndim == 1:
+        sections = _list_score_sections(result, classes or ("-1", "+1"), name)
     else:
-        summary, numbers, sections = _classification(result, data_name, classes or ("-1", "+1"), name)
-    sections.append(_stages(result))
-    if influence is not None:
-        sections.insert(-2, _influence(influence, result, classes or ("-1", "+1"), name))
-    if coefficients is not None:
-        sections.insert(-2, coefficients)
-    title = f"Leave-one-out cross-validation of {data_name}"
-    return page(title, [*summary, _describe_proof(result)], cards(numbers), sections, origin)
-
-
-Parts = tuple[list[str], list[tuple[str, str]], list[Section]]
-
-
-def _classification(result: LOOCVResult, data_name: str, classes: tuple[str, str], name: Callable[[int], str]) -> Parts:
-    several, n_rows = result.bounds.lower.ndim == 2, result.y.size
-    errors = format_interval(result.errors_lower, result.errors_upper)
-    share = sampling_interval(result.errors_lower, result.errors_upper, n_rows)
-    summary = [
-        f"Each of the {format_count(n_rows, 'row')} of {data_name} was held out once: {errors} of them get the wrong class from the "
-        f"model trained on all other rows; the constant answer, always the most frequent class, gets {constant_errors(result.y):,} wrong.",
-        f"For other rows of the same kind, the error rate lies between {100 * share[0]:.3g} and {100 * share[1]:.3g} % (95 % interval).",
-    ]
-    low, high = result.metric_bounds("accuracy")
-    numbers = [("held-out errors", errors), ("held-out accuracy", f"{format_interval(100.0 * low, 100.0 * high)} %")]
-    if several:
-        numbers.append(("balanced accuracy", format_interval(*result.metric_bounds("balanced_accuracy"), digits=3)))
-    if result.problem.loss.probabilities and several == result.problem.loss.several:
-        numbers.append(("held-out log-loss", format_interval(*result.metric_bounds("log_loss"), digits=3)))
-    numbers.append(("trainings beyond the first", f"{result.n_trainings:,}"))
-    if several:
         names = [str(label) for label in result.classes]  # type: ignore[union-attr]
-        known = [confusion_section(result, names), metrics_section(result, None)]
-        return summary, numbers, [*known, _list_least_certain(result, names, name)]
-    return summary, numbers, _list_score_sections(result, classes, name)
+        sections = [_count_labels(result, names), _list_least_certain(result, names, name)]
+    if influence is not None:
+        sections.append(_show_influence(influence, result, classes or ("-1", "+1"), name))
+    return sections
 
 
 SIDES = "Where an interval does not touch the line at zero, the class is proven. Every row takes the same space. Hover for details."
@@ -185,29 +120,13 @@ def _list_score_sections(result: LOOCVResult, classes: tuple[str, str], name: Ca
     display = LOOCVDisplay.from_result(result, classes)
     sections = [
         Section("Held-out scores", SIDES, draw_display(display, [tip(row) for row in sort_sides(result.scores, y)])),
-        metrics_section(result, classes),
-        confusion_section(result, classes),
+        _count_labels(result, classes),
     ]
     if np.ptp(y):
         sections.append(roc_section(result))
     if result.problem.loss.probabilities:
         sections.append(calibration_section(result, classes))
     return [*sections, _list_rows(result, verdicts, class_name, name)]
-
-
-def _describe_proof(result: LOOCVResult) -> str:
-    if not result.certified:
-        return f"The method “{result.method}” proves nothing: these are the scores that it computed."
-    if result.unbounded:
-        return f"Nothing is proven of these scores: {result.limit or 'the time was up'}."
-    text = (
-        f"This is proven for the exactly retrained models, with {format_count(result.n_trainings, 'training')} beyond the "
-        f"first; brute force needs {result.y.size:,}."
-    )
-    text += "".join(f" {part}." for part in describe_open(result))
-    if result.limit is None:
-        return text
-    return f"{text} {format_count(int(np.sum(result.limited)), 'row')} given up: {result.limit}."
 
 
 def describe_open(result: LOOCVResult) -> list[str]:
@@ -246,41 +165,9 @@ def _list_rows(
     return Section("Rows to inspect", text, table(header, rows, kinds))
 
 
-def _stages(result: LOOCVResult) -> Section:
-    meaning = {
-        "carry": "a bound around the old model",
-        "local": "a Newton candidate under a local certificate",
-        "newton": "more Newton steps, in batches",
-        "refine": "more Newton steps, row by row",
-        "training": "a training, stopped when the row was decided",
-        "approx": "one Newton step, without proof",
-        "wide": "the label is proven, the interval is wider than asked",
-        "undetermined": "not decided",
-    }
-    rows: list[list[Cell]] = [
-        [STAGE_NAMES.get(stage, stage), meaning[stage], number] for stage, number in result.decided_by.items()
-    ]
-    header = ["stage", "what it is", "rows"]
-    return Section("How rows were decided", "The cheapest proof is tried first.", table(header, rows))
-
-
-def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str]) -> Parts:
+def _list_regression_sections(result: LOOCVResult, name: Callable[[int], str]) -> list[Section]:
+    """The sections of a regression."""
     y, (lower, upper) = result.y, result.bounds
-    n_rows = y.size
-    r2 = result.metric_bounds("r2")
-    root = format_interval(*np.sqrt(result.metric_bounds("squared_error")))
-    constant = constant_value("squared_error", y) or 0.0
-    summary = [
-        f"Each of the {format_count(n_rows, 'row')} of {data_name} was held out once and predicted by the model trained on "
-        f"all other rows: the held-out R² is {format_interval(*r2)}; the root mean squared error is {root}, that of the constant "
-        f"answer, the mean of the other rows, {format_number(constant**0.5)}."
-    ]
-    numbers = [
-        ("held-out R²", format_interval(*r2)),
-        ("root mean squared error", root),
-        ("mean absolute error", format_interval(*result.metric_bounds("absolute_error"))),
-        ("trainings beyond the first", f"{result.n_trainings:,}"),
-    ]
     residual, _ = residuals(y, lower, upper)
     order = np.argsort(-residual, kind="stable")
 
@@ -288,21 +175,19 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
         known = format_interval(lower[row], upper[row], 6)
         return f"row {name(row)}\ntarget {format_number(y[row], 5)}\nheld-out prediction {known}"
 
-    plot = draw_display(LOOCVDisplay.from_result(result), map(tip, range(n_rows)))
+    plot = draw_display(LOOCVDisplay.from_result(result), map(tip, range(y.size)))
     rows: list[list[Cell]] = [
         [name(row), float(y[row]), (float(lower[row]), float(upper[row])), float(residual[row])]
         for row in order[:MAX_LISTED]
     ]
     header = ["row", "target", "prediction", "residual at least"]
-    sections = [
+    return [
         Section("Held-out predictions", "On the diagonal a prediction is exact. Hover over a row for details.", plot),
-        metrics_section(result, None),
         Section("Rows to inspect", "The largest residuals. Click a column name to sort.", table(header, rows)),
     ]
-    return summary, numbers, sections
 
 
-def _influence(
+def _show_influence(
     influence: Ranking, result: LOOCVResult, classes: tuple[str, str], name: Callable[[int], str]
 ) -> Section:
     lower, upper = influence.lower, influence.upper

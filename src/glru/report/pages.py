@@ -1,87 +1,49 @@
-"""The reports of a change of the training data, of a regularisation path, and of a stepwise selection."""
+"""The sections of reports of a change of the training data, of a regularisation path, and of a stepwise selection."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.after import After
 from glru.bounds import ScoreBounds, predicted
 from glru.display import AfterDisplay, RegularizationPathDisplay, StepwiseDisplay
 from glru.display.paths import PATH_CRITERIA, STEP_CRITERIA, name_step
 from glru.display.scores import find_verdicts, middle, sort_sides
 from glru.linalg import Array
+from glru.losses import Loss
 from glru.model_selection import LOOCVPath
-from glru.report.frame import (
-    Cell,
-    Provenance,
-    Section,
-    cards,
-    draw,
-    format_count,
-    format_interval,
-    format_number,
-    page,
-    table,
-)
+from glru.report.frame import Cell, Section, draw, format_interval, format_number, table
 from glru.report.loocv import MAX_LISTED, SIDES, confusion_table, draw_display, least_certain_table
 from glru.selection import StepwiseResult
 
 KINDS = {1: ("good", "label unchanged"), -1: ("bad", "label changed"), 0: ("open", "label open")}
 
 
-def after_page(
-    out: After,
+def list_after_sections(
+    loss: Loss,
     bounds: ScoreBounds,
     old_scores: Array,
     names: Sequence[str],
-    data_name: str,
-    origin: Provenance,
     classes: Sequence[str] = ("-1", "+1"),
-    comparison: Sequence[str] = (),
-    change: str = "",
-) -> str:
-    """The HTML page of a report of what is proven about some queries, with these ``names``, after a ``change`` in words.
+) -> list[Section]:
+    """The sections of a report of what is proven about some queries, with these ``names``, after a change.
 
-    ``classes``: what -1 and +1 stand for, or all classes of a multinomial model; ``comparison``: sentences that compare the models before and after.
+    ``classes``: what -1 and +1 stand for, or all classes of a multinomial model.
     """
-    n_queries, classification = bounds.n_rows, out.solution.problem.loss.task == "classification"
-    verdicts = find_verdicts(bounds, old_scores) if classification else np.ones(n_queries, dtype=np.int8)
-    tally = [int(np.sum(verdicts == verdict)) for verdict in KINDS]
-    summary = [
-        f"This is what is proven about the model of {data_name} retrained on the changed data, {format_count(out.problem.n_rows, 'row')} and "
-        f"{format_count(out.problem.n_columns, 'column')}{f' ({change})' if change else ''}; the duality gap is at most {out.gap:.3g}."
-    ]
-    if out.remark is not None:
-        summary.append(f"Nothing can be proven: {out.remark}")
-    summary += comparison
-    numbers = [("queries", f"{n_queries:,}")]
-    if classification:
-        summary.append(
-            f"Of {n_queries:,} queries {tally[0]:,} are proven to keep their label and {tally[1]:,} to change it; "
-            f"{tally[2]:,} are open."
-        )
-        numbers += [(name, f"{number:,}") for (_, name), number in zip(KINDS.values(), tally, strict=True)]
-    numbers.append(("largest interval", f"{bounds.width.max():.3g}"))
-    sections = (
-        _class_sections(bounds, predicted(old_scores), names, classes)
-        if out.solution.problem.loss.several
-        else _score_sections(out, bounds, old_scores, verdicts, names, (classes[0], classes[1]))
-    )
-    return page(f"The model of {data_name} after the change", summary, cards(numbers), sections, origin)
+    if loss.several:
+        return _list_class_sections(bounds, predicted(old_scores), names, classes)
+    return _list_score_sections(loss, bounds, old_scores, names, (classes[0], classes[1]))
 
 
-def _class_sections(
+def _list_class_sections(
     bounds: ScoreBounds, before: NDArray[np.intp], names: Sequence[str], classes: Sequence[str]
 ) -> list[Section]:
     """The labels of a multinomial model before and after, and the queries whose labels are least certain."""
-    least, most = bounds.confusion(before)
-    known = "All counts are proven." if np.array_equal(least, most) else "Where labels are open, a count has two ends."
-    text = f"Queries by their label before the change (lines) and by that of the retrained model (columns). {known}"
+    text = "Queries by their label before the change (lines) and by that of the retrained model (columns)."
     header = ["query", "label before", "label after", "probability of the label before", "verdict"]
     body = least_certain_table(bounds, before, classes, True, names.__getitem__, KINDS, header)
     return [
-        Section("Labels before and after", text, confusion_table(least, most, classes, "before \\ after")),
+        Section("Labels before and after", text, confusion_table(*bounds.confusion(before), classes, "before")),
         Section(
             "Queries to inspect",
             "Open labels first, then those whose class leads the next one least. Click a column name to sort.",
@@ -90,24 +52,20 @@ def _class_sections(
     ]
 
 
-def _score_sections(
-    out: After,
-    bounds: ScoreBounds,
-    old_scores: Array,
-    verdicts: NDArray[np.int8],
-    names: Sequence[str],
-    classes: tuple[str, str],
+def _list_score_sections(
+    loss: Loss, bounds: ScoreBounds, old_scores: Array, names: Sequence[str], classes: tuple[str, str]
 ) -> list[Section]:
     """The scores of a model of two classes or a regression before and after, and the queries to inspect."""
     lower, upper = bounds
-    loss = out.solution.problem.loss
+    labelled = loss.task == "classification"
+    verdicts = find_verdicts(bounds, old_scores) if labelled else np.ones(bounds.n_rows, dtype=np.int8)
 
     def tip(k: int) -> str:
         text = f"query {names[k]}\nbefore {format_number(old_scores[k], 5)}\nafter {format_interval(lower[k], upper[k], 6)}"
-        return f"{text}\n{KINDS[int(verdicts[k])][1]}" if loss.task == "classification" else text
+        return f"{text}\n{KINDS[int(verdicts[k])][1]}" if labelled else text
 
     order = np.arange(old_scores.size)
-    if loss.task == "classification":
+    if labelled:
         order = sort_sides(middle(bounds), old_scores)
         title, text, pair = "Retrained scores", SIDES, classes
     else:
@@ -115,7 +73,7 @@ def _score_sections(
         text = "By how much each prediction changes; at zero it stays. Hover over one for details."
     display = AfterDisplay.from_bounds(bounds, old_scores, pair)
     picture = Section(title, text, draw_display(display, [tip(int(k)) for k in order]))
-    return [picture, _list_queries(bounds, old_scores, verdicts, names, loss.task == "classification")]
+    return [picture, _list_queries(bounds, old_scores, verdicts, names, labelled)]
 
 
 def _list_queries(
@@ -142,27 +100,10 @@ def _list_queries(
     return Section("Queries to inspect", f"{text} Click a column name to sort.", body)
 
 
-def path_page(
-    path: LOOCVPath, data_name: str, origin: Provenance, as_C: bool = False, remarks: Sequence[str] = ()
-) -> str:
-    """The HTML page of a report of leave-one-out over strengths of the penalty, shown as ``C = 1 / lam`` where ``as_C``; ``remarks``: more sentences."""
+def list_path_sections(path: LOOCVPath, as_C: bool = False) -> list[Section]:
+    """The sections of a report of leave-one-out over strengths of the penalty, shown as ``C = 1 / lam`` where ``as_C``."""
     shown = RegularizationPathDisplay.from_path(path, as_C)
-    axis, best = shown.axis, float(shown.lams[shown.best])
-    value = format_interval(path.lower[path.best_index], path.upper[path.best_index])
-    proof = (
-        "No other strength in the list can do better; this is proven."
-        if path.certified
-        else "The certified intervals overlap, so another strength may do as well or better."
-    )
-    criterion = PATH_CRITERIA[path.criterion]
-    summary = [
-        f"Of {format_count(path.lams.size, 'strength')} of the penalty tried on {data_name}, {axis} = {best:.4g} is best by {criterion}: "
-        f"{value} under exact leave-one-out cross-validation.",
-        proof,
-        *remarks,
-    ]
-    trainings = sum(result.n_trainings for result in path.results)
-    numbers = [(f"best {axis}", f"{best:.4g}"), (criterion, value), ("trainings beyond the first", f"{trainings:,}")]
+    axis = shown.axis
     tips = [
         f"{axis} = {lam:.4g}\n{PATH_CRITERIA[name]}: {format_interval(low, high, 6)}"
         for name, ends in shown.bands.items()
@@ -171,7 +112,6 @@ def path_page(
     ]
     text = "The true value at each strength lies inside its interval. Hover over one for details."
     picture = draw(shown.plot().figure_, shown.title, tips)
-    sections = [Section("The criterion at every strength", text, picture)]
     short = [name.replace("_", "-") for name in shown.bands]
     header = [axis, *short, "trainings"]
     rows: list[list[Cell]] = [
@@ -182,35 +122,15 @@ def path_page(
         ]
         for k, lam in enumerate(shown.lams)
     ]
-    sections.append(Section("All strengths", "Click a column name to sort.", table(header, rows)))
-    return page(f"Choice of {axis} for {data_name}", summary, cards(numbers), sections, origin)
+    return [
+        Section("The criterion at every strength", text, picture),
+        Section("All strengths", "Click a column name to sort.", table(header, rows)),
+    ]
 
 
-def stepwise_page(
-    result: StepwiseResult, names: Sequence[str], data_name: str, origin: Provenance, remarks: Sequence[str] = ()
-) -> str:
-    """The HTML page of a report of a stepwise selection of columns with these names; ``remarks``: more sentences for the summary."""
-    shown = StepwiseDisplay.from_result(result, names)
-    criterion, n_candidates = STEP_CRITERIA[result.criterion], sum(step.n_candidates for step in result.path)
-    first, last = format_interval(shown.lower[0], shown.upper[0]), format_interval(shown.lower[-1], shown.upper[-1])
-    proof = (
-        f"Every choice is proven to be the one that training all {n_candidates:,} candidates would make; "
-        f"{result.n_trainings:,} of them were trained."
-        if result.certified
-        else f"{result.n_unproven:,} of {format_count(len(result.path), 'choice')} are not proven; the table marks them."
-    )
-    summary = [
-        f"The {result.direction} search went from {format_count(int(shown.n_features[0]), 'column')} of {data_name} to "
-        f"{int(shown.n_features[-1]):,} in {format_count(len(shown.moves), 'step')}; {criterion}: {first} before, {last} after.",
-        proof + (" The search was interrupted." if result.interrupted else ""),
-        *remarks,
-    ]
-    numbers = [
-        ("columns selected", f"{result.selected.size:,}"),
-        (f"{criterion}, before", first),
-        (f"{criterion}, after", last),
-        ("candidates trained", f"{result.n_trainings:,} of {n_candidates:,}"),
-    ]
+def list_stepwise_sections(result: StepwiseResult, names: Sequence[str]) -> list[Section]:
+    """The sections of a report of a stepwise selection of columns with these names."""
+    shown, criterion = StepwiseDisplay.from_result(result, names), STEP_CRITERIA[result.criterion]
     chosen: list[list[Cell]] = [[int(column), names[column]] for column in result.selected]
     doubts = ["", *(result.doubt(place) for place in range(len(result.path)))]
     tips = [
@@ -219,14 +139,13 @@ def stepwise_page(
         if np.isfinite(high)
     ]
     picture = draw(shown.plot().figure_, shown.title, tips)
-    sections = [
+    return [
         Section("The criterion along the path", "Hover over a step to see what it did.", picture),
         Section(
             "The path", f"Value: {criterion} after the step, proven to the digits shown.", _list_steps(result, names)
         ),
         Section("Selected features", "Click a column name to sort.", table(["column", "feature"], chosen)),
     ]
-    return page(f"Stepwise selection of features of {data_name}", summary, cards(numbers), sections, origin)
 
 
 def _list_steps(result: StepwiseResult, names: Sequence[str]) -> str:

@@ -150,25 +150,6 @@ MAX_LISTED = 200
 """Coefficients in the table."""
 
 
-def metrics_section(result: LOOCVResult, classes: tuple[str, str] | None) -> Section:
-    """All metrics, with the errors of the constant prediction and sampling intervals."""
-    rows: list[list[Cell]] = [
-        [name_metric(name), format_interval(*ends), describe_metric(result, name, classes)]
-        for name, ends in list_metrics(result).items()
-    ]
-    if result.classes is not None:
-        n_rows = result.y.size
-        low, high = sampling_interval(result.errors_lower, result.errors_upper, n_rows)
-        rate = format_interval(result.errors_lower / n_rows, result.errors_upper / n_rows)
-        constant = f"{constant_errors(result.y) / n_rows:.4g}"
-        rows[:0] = [
-            ["error rate", rate, f"95 % interval {100 * low:.3g} to {100 * high:.3g} %"],
-            ["error rate of the constant answer", constant, "always the most frequent class"],
-        ]
-    text = "Of the held-out scores; each value is proven to the digits shown."
-    return Section("Metrics", text, table(["metric", "value", ""], rows))
-
-
 def roc_section(result: LOOCVResult) -> Section:
     """The ROC curve, between the worst and the best order that the intervals allow."""
     positive, negative = result.y > 0.0, result.y < 0.0
