@@ -280,15 +280,15 @@ class ScoreBounds(tuple[Array, Array]):
 
     def verdicts(self, targets: NDArray[Any]) -> NDArray[np.int8]:
         """1 where the label is proven right, -1 where it is proven wrong, 0 where that is open."""
-        wrong, doubtful = self._errors(targets)
+        wrong, doubtful = self.find_errors(targets)
         return np.where(doubtful, np.where(wrong, -1, 0), 1).astype(np.int8)
 
     def errors(self, targets: NDArray[Any]) -> tuple[int, int]:
         """The least and the largest number of labels that are wrong."""
-        wrong, doubtful = self._errors(targets)
+        wrong, doubtful = self.find_errors(targets)
         return int(np.count_nonzero(wrong)), int(np.count_nonzero(doubtful))
 
-    def _errors(self, targets: NDArray[Any]) -> tuple[Decisions, Decisions]:
+    def find_errors(self, targets: NDArray[Any]) -> tuple[Decisions, Decisions]:
         """Where a label is certainly wrong, and where it may be."""
         wrong, doubtful = errors(*self.margins(targets))
         if self.winners is None:

@@ -882,9 +882,9 @@ def _bound_by_chords(grid: _Grid, rows: FoldRows) -> Iterator[tuple[int, Bounds,
 
 
 def _finish_chords(grid: _Grid, work: ChordFolds, k: int, others: Sequence[int] = ()) -> tuple[Bounds, str]:
-    """Closer bounds of a fold: by the chord steps of all folds of its penalty, then alone."""
+    """Closer bounds of a fold: by the chord steps of all folds of its penalty and of others, then alone."""
     place, fold = divmod(k, work.n_folds)
-    work.finish([place], grid.budget)
+    work.finish([place, *others], grid.budget)
     bounds = work.bounds(k)
     if np.all(is_decided(*bounds, grid.width)):
         return bounds, "newton"

@@ -448,7 +448,8 @@ def folds(random: np.random.Generator) -> Iterator[Answer]:
         problem = problem.derive(sample_weight=size * problem.sample_weight)
     else:
         size = 1.0
-    strengths = np.append(1.0, 10.0 ** random.uniform(-8.0, 8.0, int(random.choice([0, 0, 1, 2]))))
+    widest = random.choice([8.0, 8.0, 0.01])  # penalties next to each other go on from each other's models
+    strengths = np.append(1.0, 10.0 ** random.uniform(-widest, widest, int(random.choice([0, 0, 1, 2]))))
     penalties = [glru.L2(factor * size * problem.penalty.quadratic) for factor in strengths]
     splits = [pair for pair in _folds(random, problem.n_rows) if problem.sample_weight[pair[0]].any()]
     parts = [_trained_on(problem, train).derive(penalty=penalty) for penalty in penalties for train, _ in splits]
@@ -495,12 +496,14 @@ def _chord_folds(random, problem, grid, tests, truths) -> Iterator[Answer]:
     rows, dense = FoldRows.of(problem, grid[0], tests), problem.matrix.dense()
     exact = _stack_models(truths, problem.n_columns + int(problem.fit_intercept))
     for away in (None, 0.0, 1e-12, 1e-6, 1e-2, 1.0) if rows is not None else ():
-        work = ChordFolds(rows, grid, tests, never)
+        with patch("glru.updates.chord_folds.TOGETHER", random.choice([0, 10**9])):
+            work = ChordFolds(rows, grid, tests, never)
+        spared = float(random.choice([0.5, 1.0]))
         if away is None:
-            work.start(np.zeros(len(exact)))
+            work.start(np.zeros(len(exact)), spared=spared)
         else:
             near = exact[:, random.integers(exact.shape[1])]
-            work.start(near * (1.0 + away * random.normal(size=near.size)), known=True)
+            work.start(near * (1.0 + away * random.normal(size=near.size)), True, spared)
         for kind in ("started", "finished"):
             for k, truth in enumerate(truths):
                 lower, upper = (end.copy() for end in work.bounds(k))

@@ -565,8 +565,11 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "moves-of-chord-steps-from-scores-of-the-common-model": Mutant(
         "glru.updates.chord_folds:PenaltyFolds.begin",
-        lambda begin: lambda *args: begin(*args[:3], _Unseen(args[3]), *args[4:]),
+        lambda begin: lambda *args: begin(*args[:2], _Unseen(args[2]), *args[3:]),
         FOLDS,
+    ),
+    "moves-of-chord-steps-that-the-next-penalty-forgets": Mutant(
+        "glru.updates.chord_folds:PenaltyFolds.read_state", result(lambda found: (*found[:3], 0.0 * found[3])), FOLDS
     ),
     "curvatures-of-folds-that-do-not-move": Mutant("glru.updates.folds:Folds.exponents", scaled(0.0), FOLDS),
     "hundred-times-the-hessians-of-folds": Mutant(

@@ -372,7 +372,7 @@ def test_moves_are_measured_from_the_scores_of_a_folds_own_metric():
     folds = ChordFolds(rows, [problems], tests, never)
     one, far = folds.penalties[0], rows.data @ np.full(2, 6.0)
     common = folds._find_common(one.strengths, np.zeros(2), known=False)
-    one.begin(common, np.zeros((3, 2)), {1: (rows.hessian(far, 1), far)}, None)
+    one.begin([common], {1: (rows.hessian(far, 1), far)}, None)
     moved = np.abs(rows.data @ one.models.T - np.column_stack(one.references))
     assert np.all(one.moved * (1.0 + 1e-12) >= np.where(rows.weights.T > 0.0, moved, 0.0).max(axis=0))
     scores = np.concatenate([truth.retrained(part).scores(X[test]) for part, test in zip(problems, tests, strict=True)])
@@ -424,11 +424,14 @@ def test_steps_by_products_beside_a_column_of_next_to_nothing(loss, size):
     assert glru.cross_val_predict(problem, cv=5).decided_by == {"newton": 40}
 
 
-def test_chord_steps_of_several_penalties():
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("spared", [0.3, 1.0])
+def test_chord_steps_of_several_penalties(together, spared, monkeypatch):
     """Penalties are stepped together or one after the other: the bounds hold the same exact scores."""
+    monkeypatch.setattr("glru.updates.chord_folds.TOGETHER", 1e9 if together else 0)
     problem = hostile("plain")
     splits = splits_of(problem, KFold(4), None)
-    grid = [problem.derive(penalty=glru.L2(lam)) for lam in (10.0, 1.0, 0.1)]
+    grid = [problem.derive(penalty=glru.L2(lam)) for lam in (10.0, 1.0, 0.1, 0.09, 0.0899)]
     folds = [
         [one.derive(sample_weight=np.isin(np.arange(40), train).astype(float)) for train, _ in splits] for one in grid
     ]
@@ -437,9 +440,10 @@ def test_chord_steps_of_several_penalties():
         truth.retrained(fold).scores(problem.X[test]) for mine in folds for fold, test in zip(mine, tests, strict=True)
     ]
     rows = FoldRows.of(problem, folds[0], tests)
-    for rounds in ([[0, 1, 2]], [[1], [0, 2]], [[2], [1], [0]]):
+    for rounds in ([[0, 1, 2, 3, 4]], [[3], [0, 1, 4], [2]], [[4], [3], [2], [1], [0]]):
         work = ChordFolds(rows, folds, tests, lambda lower, upper: upper - lower <= 1e-8)
-        work.start(np.zeros(problem.n_columns + 1))
+        work.start(np.zeros(problem.n_columns + 1), spared=spared)
+        assert len(work.penalties) == (1 if together else 5)
         for penalties in rounds:
             work.finish(penalties)
             lower, upper = chord_bounds(work)

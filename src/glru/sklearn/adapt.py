@@ -106,11 +106,11 @@ class Adapted:
             if changes is None or not changes.alone[k]:
                 weights, n_rows = self._weights_of(train), self.targets.y.size
                 spread: list[Array] = [np.bincount(train, w, n_rows).astype(np.float64) for w in weights]
-                yield Fold(self._apply_changes(changes, k, spread), test, True)
+                yield Fold(self.apply_changes(changes, k, spread), test, True)
             else:
                 yield self.refit_split(train, test)
 
-    def _apply_changes(self, changes: ColumnChanges | None, k: int, weights: Sequence[Array]) -> tuple[Problem, ...]:
+    def apply_changes(self, changes: ColumnChanges | None, k: int, weights: Sequence[Array]) -> tuple[Problem, ...]:
         """The problems with the columns as the ``k``-th split changes them."""
         first, n_first = self.problems[0], self.offset
         derived: dict[str, Any] = {}

@@ -406,7 +406,11 @@ def bound_held_out_grid(
     if not together or not all(_has_data_of(first, fold) for fold in parts[0]):
         results = [bound_held_out(one, cv, groups, width, tol, progress, splits=splits) for one in grid]
         return results, np.array([value_of(one) for one in results])
-    parts.extend(list(one.folds(pairs, changes)) for one in grid[1:])
+    for one in grid[1:]:
+        # The weights are those under the first penalty.
+        every = enumerate([problem.sample_weight for problem in fold.problems] for fold in parts[0])
+        problems = [one.apply_changes(changes, k, weights) for k, weights in every]
+        parts.append([Fold(mine, test, True) for mine, (_, test) in zip(problems, pairs, strict=True)])
     with reporter(progress) as report, calm_blas(first.problems[0].work):
         found = [_GridFolds(one, splits, _bound_factor_slacks(one, changes, pairs), width, tol) for one in grid]
         for k in range(len(first.problems)):

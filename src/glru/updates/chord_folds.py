@@ -43,6 +43,9 @@ Decided = Callable[[Array, Array], NDArray[np.bool_]]
 SMALL = 100
 """Columns whose Hessians are formed."""
 
+TOGETHER = 1_200_000
+"""Penalties are stepped together up to so many entries of the data for all of them: of more, calls cost less than what a penalty tells about the next saves."""
+
 MAX_STEPS, MAX_CENTRAL_STEPS = 30, 30
 """Steps of a fold, and of the common model."""
 
@@ -52,10 +55,13 @@ CLOSE = 0.5
 CHUNK = 1 << 15
 """Scores that are worked on at a time, so that what is made of them stays in the cache."""
 
+NEARER = 0.7
+"""Models of another penalty are gone on from where the norms of gradients are at most this share of those where the own ones stand."""
+
 SHARES, MAX_LOOKED = (0.1, 1e-2, 1e-3, 1e-5, 1e-8), 4096
 """What radii may have to be reduced to, and about how many open rows are looked at for that."""
 
-CHORD, SAME_NORMS = 0.3, 1.1
+CHORD, SAME_NORMS = 0.1, 1.1
 """The logarithm of what curvatures may differ by from those of a common Hessian, and how much larger norms may be at most than known ones that are used instead."""
 
 ROWS_PER_COLUMN = 4
@@ -262,10 +268,11 @@ class FoldRows:
             model[-1] -= self.mean @ model[:-1]
         return model
 
-    def read_strengths(self, problem: Problem) -> Array:
-        """The strengths of a penalty in the columns of the data."""
-        found = np.zeros(self.size)
-        found[: self.n_columns] = problem.quadratic
+    def read_strengths(self, problems: Sequence[Problem]) -> Array:
+        """The strengths of penalties in the columns of the data."""
+        found = np.zeros((len(problems), self.size))
+        for mine, problem in zip(found, problems, strict=True):
+            mine[: self.n_columns] = problem.penalty.quadratic
         return found * self.scales**2
 
     def score_error(self, models: Array) -> Array:
@@ -310,19 +317,19 @@ class FoldRows:
         """The losses' Hessian of one fold at scores of its own."""
         return self.gram(self.weights[fold] * self.loss.curvature(self.y, scores), slice(0, self.n_rows))
 
-    def at(self, models: Array, columns: Rows, references: Sequence[Array]) -> tuple[Array, Array, Array]:
+    def at(self, models: Array, folds: Rows, references: Sequence[Array]) -> tuple[Array, Array, Array]:
         """Losses' gradients at some models, each of a fold, sums of squared slopes and curvatures, and the farthest scores from a reference.
 
-        ``columns``: the folds; ``references``: scores of all rows for each of the models.
+        ``references``: scores of all rows for each of the models.
         """
-        count = columns.size
+        count = folds.size
         gradients, squares, farthest = np.zeros((count, self.size)), np.zeros((count, 2)), np.zeros(count)
-        every = np.array_equal(columns, np.arange(self.weights.shape[0]))
+        every = np.array_equal(folds, np.arange(self.weights.shape[0]))
         height = max(64, CHUNK // count)
         for start in range(0, self.n_rows, height):
             part = slice(start, start + height)
             rows = self.data[part]
-            weights = self.weights[:, part] if every else self.weights[columns, part]
+            weights = self.weights[:, part] if every else self.weights[folds, part]
             scores = models @ rows.T
             slopes = self.loss.gradient(self.y[None, part], scores)
             if self.has_curved_errors:
@@ -367,42 +374,42 @@ class FoldRows:
 @final
 @dataclass(frozen=True, eq=False)
 class Norms:
-    """Norms of all rows in a metric."""
+    """Norms of all rows in some metrics."""
 
-    # The Hessian, and what the eigenvalues of the exact one differ by from 1 in its metric.
-    hessian: Array
-    eta: float
-    # Shape (n_rows,): at least the norms, and the largest of them.
+    # Shapes (n_metrics, size, size) and (n_metrics,): the Hessians, and what the eigenvalues of the exact ones differ by from 1 in their metrics.
+    hessians: Array
+    eta: Array
+    # Shapes (n_metrics, n_rows) and (n_metrics,): at least the norms, and the largest of them.
     norms: Array
-    largest: float
+    largest: Array
 
     @classmethod
-    def of(cls, rows: FoldRows, hessian: Array, metric: Metrics) -> "Norms":
-        """The norms in the one metric given, that of a Hessian."""
-        norms, height = np.empty(rows.n_rows), max(64, CHUNK // rows.size)
+    def of(cls, rows: FoldRows, hessians: Array, metrics: Metrics) -> "Norms":
+        """The norms in the metrics of some Hessians."""
+        norms, height = np.empty((len(hessians), rows.n_rows)), max(64, CHUNK // (rows.size * len(hessians)))
         for start in range(0, rows.n_rows, height):
-            solved = rows.data[start : start + height] @ metric.roots[0]
-            norms[start : start + height] = np.einsum("ij,ij->i", solved, solved)
+            solved = rows.data[start : start + height] @ metrics.roots
+            norms[:, start : start + height] = np.einsum("kij,kij->ki", solved, solved)
         np.sqrt(norms, out=norms)
-        norms *= 1.0 + metric.theta[0] + gamma(rows.size + 16)
+        norms *= 1.0 + metrics.theta[:, None] + gamma(rows.size + 16)
         norms += TINY
-        return cls(hessian, float(metric.eta[0]), norms, float(norms.max()) * (1.0 + FEW))
+        return cls(hessians, metrics.eta, norms, norms.max(axis=1) * (1.0 + FEW))
 
 
-def compute_growth(metrics: Metrics, known: Norms) -> Array:
-    """By what factor norms in some metrics are larger at most than some that are known."""
-    size, roots = metrics.roots.shape[-1], metrics.roots
-    forms = roots.transpose(0, 2, 1) @ (known.hessian @ roots)
+def compute_growth(metrics: Metrics, known: Norms, which: Rows) -> Array:
+    """By what factor norms in some metrics are larger at most than some that are known, in one metric for each."""
+    size, roots, hessians = metrics.roots.shape[-1], metrics.roots, known.hessians[which]
+    forms = roots.transpose(0, 2, 1) @ (hessians @ roots)
     forms[:, np.arange(size), np.arange(size)] -= 1.0
     rounded = 1.0 + gamma(size * size + 16)
     whole = np.einsum("kij,kij->k", forms, forms) * rounded
     # No eigenvalue of E is above the root of |E^2|_F.
     squares = forms @ forms
     least = np.sqrt(np.einsum("kij,kij->k", squares, squares)) * rounded + gamma(2 * size + 16) * whole
-    scaled = np.einsum("ki,ii->k", np.square(metrics.scales), known.hessian)
+    scaled = np.einsum("ki,kii->k", np.square(metrics.scales), hessians)
     slack = gamma(2 * size + 32) * scaled * metrics.inverse_norms**2
     largest = 1.0 + (np.sqrt(least) + slack) * (1.0 + FEW)
-    return np.sqrt(largest / max(1.0 - known.eta, 0.0)) * (1.0 + FEW)
+    return np.sqrt(largest / np.maximum(1.0 - known.eta[which], 0.0)) * (1.0 + FEW)
 
 
 @final
@@ -420,72 +427,86 @@ class Common:
     reference: Array
     grams: Array
 
+    def begin(self, shares: Array) -> tuple[Array, ...]:
+        """The model for each fold, with what :meth:`FoldRows.at` knows of it."""
+        moved = np.full(shares.shape[1], np.abs(self.scores - self.reference).max())
+        models = np.broadcast_to(self.model, (moved.size, self.model.size))
+        return models, shares.T @ self.gradients, shares.T @ self.squares, moved
+
 
 @final
 class PenaltyFolds:
-    """The models of all folds under one penalty, and what is proven about the rows that they are asked about.
+    """The models of all folds under one or more penalties, and what is proven about the rows that they are asked about.
 
     Attributes
     ----------
     rows : FoldRows
         The rows.
-    strengths : array of shape (n_folds, size)
-        Those of the penalty in every fold.
-    models, gradients, squares : array
-        Where the models stand, the gradients and the sums of squared slopes and curvatures there.
-    references, moved : list of array, array of shape (n_folds,)
+    strengths : array of shape (n_models, size)
+        Those of the penalties in every fold; models are numbered penalty by penalty, and those of a penalty fold by fold.
+    fold_of, penalty_of : array of int
+        Which fold and which of the penalties a model is of.
+    models, gradients, slopes, squares : array
+        Where the models stand, the gradients, those of the losses alone, and the sums of squared slopes and curvatures there.
+    references, moved : list of array, array of shape (n_models,)
         The scores at which the curvatures of the metrics were taken, and the farthest score of a model from these.
-    metrics, growth : Metrics, array of shape (n_folds,)
-        The metrics, and by what factor norms are at most larger there than ``norms``.
+    metrics, base, growth : Metrics, Norms, array of shape (n_models,)
+        The metrics, the norms of all rows in one metric for each penalty, and by what factor norms are at most larger than these.
     lower, upper, left : array
         What is proven about the rows that the models are asked about, and the places of those that are open.
     """
 
     metrics: Metrics
-    norms: Array
+    base: Norms
 
-    def __init__(self, rows: FoldRows, strengths: Array, tests: Sequence[Rows], decided: Decided) -> None:
-        self.rows, self.strengths, self.decided = rows, strengths, decided
+    def __init__(
+        self, rows: FoldRows, strengths: Array, tests: Sequence[Rows], places: "slice | Rows", decided: Decided
+    ) -> None:
+        self.rows, self.strengths, self.decided, self.places = rows, strengths, decided, places
         self.constant = float(rows.loss.self_concordance or 0.0)
-        self.count = len(tests)
-        self.owners = np.repeat(np.arange(self.count), [test.size for test in tests])
-        self.places = rows.find_places(tests)
+        self.count = len(strengths)
+        self.penalty_of, self.fold_of = np.divmod(np.arange(self.count), len(tests))
+        self.owners = np.repeat(np.arange(self.count), np.array([test.size for test in tests])[self.fold_of])
         self.lower, self.upper = unbounded(self.owners.size)
         self.left = np.arange(self.owners.size)
 
     def begin(
-        self, common: Common, offsets: Array, own: "dict[int, tuple[Array, Array]]", known: Norms | None
-    ) -> Norms:
-        """Begin at a common model and an offset for each fold, and prove what the models' first steps do.
+        self,
+        commons: "Sequence[Common]",
+        own: "dict[int, tuple[Array, Array]]",
+        before: "PenaltyFolds | None",
+    ) -> None:
+        """Begin at the common model of each penalty, and prove what the models' first steps do.
 
-        ``own``: the Hessian of the losses at scores of their own, and these, for folds that have it; ``known``: norms under another penalty. Returns the norms that are used.
+        ``own``: the Hessian of the losses at scores of their own, and these, for models that have it; ``before``: the models under the penalty before. Where the common
+        model is still the one of that penalty, its models go on from where they stand: what changes of their gradients is known.
         """
-        rows, diagonal = self.rows, np.arange(self.rows.size)
-        means, every = rows.shares.mean(axis=1), np.arange(self.count)
-        hessians = np.concatenate(
-            [np.tensordot(rows.shares.T, common.grams, 1), np.tensordot(means, common.grams, 1)[None]]
-        )
-        self.references = [common.reference] * self.count
-        for fold, (gram, reference) in own.items():
-            hessians[fold], self.references[fold] = gram, reference
-        hessians[:, diagonal, diagonal] += np.concatenate([self.strengths, self.strengths.mean(axis=0)[None]])
+        rows, diagonal, every = self.rows, np.arange(self.rows.size), np.arange(self.count)
+        shares, n_folds = np.vstack([rows.shares.T, rows.shares.mean(axis=1)]), len(rows.weights)
+        sums = np.array([np.tensordot(shares, common.grams, 1) for common in commons])
+        hessians = np.concatenate([*sums[:, :-1], sums[:, -1]])
+        self.commons, self.references = commons, [common.reference for common in commons for _ in range(n_folds)]
+        for k, (gram, reference) in own.items():
+            hessians[k], self.references[k] = gram, reference
+        means = self.strengths.reshape(-1, n_folds, rows.size).mean(axis=1)
+        hessians[:, diagonal, diagonal] += np.concatenate([self.strengths, means])
         metrics = Metrics.of(hessians, 2 * rows.n_rows + rows.edges.size + 64)
         self.metrics, last = metrics.take(slice(0, self.count)), metrics.take(slice(self.count, None))
-        if known is None or not compute_growth(last, known)[0] < SAME_NORMS:
-            known = Norms.of(rows, hessians[-1], last)
-        self.base, self.norms = known, known.norms
-        self.growth = compute_growth(self.metrics, known)
-        self.models = common.model + offsets
-        if own or offsets.any():
-            self.gradients, self.squares, self.moved = rows.at(self.models, every, self.references)
+        known = None if before is None else before.base
+        if known is None or not np.all(compute_growth(last, known, np.arange(len(commons))) < SAME_NORMS):
+            known = Norms.of(rows, hessians[self.count :], last)
+        self.base, self.growth = known, compute_growth(self.metrics, known, self.penalty_of)
+        if before is not None and before.commons[0].model is commons[0].model and self._has_references_of(before).all():
+            self.models, self.slopes, self.squares, self.moved = (part.copy() for part in before.read_state())
         else:
-            self.gradients, self.squares = rows.shares.T @ common.gradients, rows.shares.T @ common.squares
-            self.moved = np.full(self.count, np.abs(common.scores - common.reference).max())
-        self.gradients += self.strengths * self.models
+            begun = zip(*(common.begin(rows.shares) for common in commons), strict=True)
+            self.models, self.slopes, self.squares, self.moved = map(np.concatenate, begun)
+            if own:
+                self.slopes, self.squares, self.moved = rows.at(self.models, self.fold_of, self.references)
+        self.gradients = self.slopes + self.strengths * self.models
         self.steps, self.ends = np.zeros_like(self.models), self.models.copy()
         self.nu, self.noise, self.radii, self.crossed = (np.full(self.count, np.inf) for _ in range(4))
         self._prove(every)
-        return known
 
     def count_open(self) -> Rows:
         """How many rows of each fold are not decided."""
@@ -523,8 +544,9 @@ class PenaltyFolds:
         """At least the distances of the optima from the ends of some models' steps under a piecewise quadratic loss, in their metrics."""
         rows, eta = self.rows, self.metrics.eta[columns]
         margins, curved = rows.find_margins(self.models[columns], [self.references[k] for k in columns])
-        norms = self.norms * (self.growth[columns, None] * (1.0 + FEW))
-        shares = rows.weights[columns] * np.square(norms) * (rows.loss.smoothness * (1.0 + gamma(rows.n_rows + 16)))
+        norms = self.base.norms[self.penalty_of[columns]] * (self.growth[columns, None] * (1.0 + FEW))
+        shares = rows.weights[self.fold_of[columns]] * np.square(norms)
+        shares *= rows.loss.smoothness * (1.0 + gamma(rows.n_rows + 16))
         self.crossed[columns] = np.einsum("ki,ki->k", shares, margins <= 0.0)
 
         def add_crossing(radii: Array, side: NDArray[np.bool_]) -> Array:
@@ -539,17 +561,22 @@ class PenaltyFolds:
 
     def _largest(self, columns: Rows) -> Array:
         """At least the largest norms of rows in the metrics of some models."""
-        found: Array = self.base.largest * self.growth[columns] * (1.0 + FEW)
+        found: Array = self.base.largest[self.penalty_of[columns]] * self.growth[columns] * (1.0 + FEW)
         return found
 
     def _find_places(self, asked: Rows) -> "slice | Rows":
         """Where in the data some of the rows are that models are asked about."""
-        if not isinstance(self.places, slice):
-            return self.places[asked]
-        first = self.places.start
-        if asked.size and asked[-1] - asked[0] + 1 == asked.size:
-            return slice(int(asked[0]) + first, int(asked[-1]) + 1 + first)
-        return asked + first
+        if len(self.base.norms) > 1:
+            asked = asked % (self.owners.size // len(self.base.norms))
+        elif isinstance(self.places, slice) and asked.size and asked[-1] - asked[0] + 1 == asked.size:
+            return slice(int(asked[0]) + self.places.start, int(asked[-1]) + 1 + self.places.start)
+        return asked + self.places.start if isinstance(self.places, slice) else self.places[asked]
+
+    def _find_norms(self, owners: Rows, places: "slice | Rows") -> Array:
+        """At least the norms of some rows in the metric that is common to the folds of a penalty."""
+        norms = self.base.norms
+        found: Array = norms[0, places] if len(norms) == 1 else norms[self.penalty_of[owners], places]
+        return found
 
     def _take(self, columns: Rows) -> None:
         """Take in what radii around the steps' ends prove of open rows, by the common norms and then by their fold's own."""
@@ -562,16 +589,17 @@ class PenaltyFolds:
         errors, wide = rows.score_error(ends), self.radii * self.growth
         height = min(CHUNK // 2, self.owners.size)
         for start in range(0, known.size, height):
-            left = known[start : start + height]
-            owners, places = self.owners[left], self._find_places(left)
+            part = known[start : start + height]
+            left = slice(int(part[0]), int(part[-1]) + 1) if part[-1] - part[0] + 1 == part.size else part
+            owners, places = self.owners[left], self._find_places(part)
             data = rows.data[places]
-            if left.size * 8 > self.owners.size:
+            if part.size * 8 > self.owners.size:
                 cuts = np.searchsorted(owners, np.arange(self.count + 1))
                 scores = np.concatenate([data[i:j] @ end for (i, j), end in zip(pairwise(cuts), ends, strict=True)])
             else:
                 scores = np.einsum("ij,ij->i", data, ends[owners])
             error = errors[owners] * rows.lengths[places]
-            found = widen(scores, (wide[owners] * self.norms[places] + error) * (1.0 + FEW))
+            found = widen(scores, (wide[owners] * self._find_norms(owners, places) + error) * (1.0 + FEW))
             near = np.flatnonzero(~self.decided(*found))
             if 0 < near.size * rows.size <= 4 * rows.n_rows:
                 mine = owners[near]
@@ -582,10 +610,9 @@ class PenaltyFolds:
             self.lower[left], self.upper[left] = intersect((self.lower[left], self.upper[left]), found)
         self.left = self.left[~self.decided(self.lower[self.left], self.upper[self.left])]
 
-    def run(self, own: "dict[int, tuple[Array, Array]]", spared: float, budget: Budget) -> None:
-        """Step on until all but a share of every fold's rows are decided, or no more is to be gained; ``own`` as in :meth:`begin`, for the next penalty."""
+    def run(self, columns: Rows, own: "dict[int, tuple[Array, Array]]", spared: float, budget: Budget) -> None:
+        """Step some models on until all but a share of their rows are decided, or no more is to be gained; ``own`` as in :meth:`begin`, for the next penalty."""
         most: Array = np.floor(spared * np.bincount(self.owners, minlength=self.count))
-        columns = np.arange(self.count)
         for _ in range(MAX_STEPS):
             columns = columns[self._goes_on(columns, most)]
             if not columns.size or budget.spent:
@@ -597,6 +624,27 @@ class PenaltyFolds:
             if slow.any():
                 self._renew(columns[slow], own)
                 self._prove(columns[slow])
+
+    def move_to(self, other: "PenaltyFolds") -> None:
+        """Go on from the models of another penalty where gradients are smaller there; moves are measured from the same scores."""
+        every = np.arange(self.count)
+        gradients = other.slopes + self.strengths * other.models
+        ahead = (gradients[:, None] @ self.metrics.roots)[:, 0]
+        nearer = np.sqrt(np.einsum("ki,ki->k", ahead, ahead)) < NEARER * self.nu
+        columns = every[nearer & self._has_references_of(other) & (self.count_open() > 0)]
+        if columns.size:
+            self.gradients[columns] = gradients[columns]
+            for mine, theirs in zip(self.read_state(), other.read_state(), strict=True):
+                mine[columns] = theirs[columns]
+            self._prove(columns)
+
+    def _has_references_of(self, other: "PenaltyFolds") -> NDArray[np.bool_]:
+        """Which models measure their moves from the same scores as those of another penalty."""
+        return np.array([mine is theirs for mine, theirs in zip(self.references, other.references, strict=True)])
+
+    def read_state(self) -> tuple[Array, ...]:
+        """What is known of where the models stand whatever the penalty is."""
+        return self.models, self.slopes, self.squares, self.moved
 
     def _goes_on(self, columns: Rows, most: Array) -> NDArray[np.bool_]:
         """Which of some models have more open rows than ``most``, and gradients above their rounding."""
@@ -612,9 +660,9 @@ class PenaltyFolds:
             mine = columns[asked]
             models = begin[asked] + lengths[asked, None] * steps[asked]
             references = [self.references[k] for k in mine]
-            gradients, squares, moved = rows.at(models, mine, references)
-            gradients += self.strengths[mine] * models
-            self.models[mine], self.gradients[mine] = models, gradients
+            slopes, squares, moved = rows.at(models, self.fold_of[mine], references)
+            gradients = slopes + self.strengths[mine] * models
+            self.models[mine], self.gradients[mine], self.slopes[mine] = models, gradients, slopes
             self.squares[mine], self.moved[mine] = squares, moved
             after = np.einsum("ki,ki->k", gradients, steps[asked])
             # A descent this small is near the rounding of its own sum, and no guide to the length.
@@ -631,14 +679,14 @@ class PenaltyFolds:
         rows, hessians = self.rows, []
         for k in columns:
             self.references[k] = rows.data @ self.models[k]
-            hessians.append(rows.hessian(self.references[k], int(k)))
+            hessians.append(rows.hessian(self.references[k], int(self.fold_of[k])))
             own[int(k)] = hessians[-1], self.references[k]
         every = np.array(hessians)
         every[:, np.arange(rows.size), np.arange(rows.size)] += self.strengths[columns]
         metrics = Metrics.of(every, 2 * rows.n_rows + 64)
         self.metrics.put(columns, metrics)
         self.moved[columns] = 0.0
-        self.growth[columns] = compute_growth(metrics, self.base)
+        self.growth[columns] = compute_growth(metrics, self.base, self.penalty_of[columns])
 
     def _renewals_pay(self, columns: Rows, rates: Array) -> NDArray[np.bool_]:
         """Of which folds Hessians at their models cost less than the steps that they save."""
@@ -650,7 +698,7 @@ class PenaltyFolds:
         left = self.left[:: 1 + self.left.size // MAX_LOOKED]
         owners, places = self.owners[left], self._find_places(left)
         scores = np.einsum("ij,ij->i", rows.data[places], self.ends[owners])
-        unit = self.nu[owners] * self.growth[owners] * self.norms[places]
+        unit = self.nu[owners] * self.growth[owners] * self._find_norms(owners, places)
         needed = np.ones(self.count)
         for share in SHARES:
             half = needed[owners] * unit
@@ -670,9 +718,9 @@ class PenaltyFolds:
 
 @final
 class ChordFolds:
-    """The models of all folds under some penalties, one penalty after the other.
+    """The models of all folds under some penalties, which are stepped together where that saves more calls than it costs arithmetic, and one after the other elsewhere.
 
-    Each begins at the common model of its penalty, moved by what the fold was from that under the penalty before. Where the common model moves little from one penalty to the
+    Each penalty begins at its common model, or where that is the one of the penalty before at the models of this. Where it moves little from one penalty to the
     next, Hessians are those of the penalty before. Models are numbered penalty by penalty, and those of a penalty fold by fold.
     """
 
@@ -680,21 +728,26 @@ class ChordFolds:
         self, rows: FoldRows, folds: Sequence[Sequence[Problem]], tests: Sequence[Rows], decided: Decided
     ) -> None:
         self.rows, self.n_folds = rows, len(tests)
-        strengths = [np.array([rows.read_strengths(fold) for fold in mine]) for mine in folds]
-        self.penalties = [PenaltyFolds(rows, mine, tests, decided) for mine in strengths]
-        self.edges = np.append(0, np.cumsum([test.size for test in tests]))
+        self.together = len(folds) if rows.data.size * len(folds) <= TOGETHER else 1
+        places = rows.find_places(tests)
+        strengths = rows.read_strengths([fold for mine in folds for fold in mine])
+        self.penalties = [
+            PenaltyFolds(rows, part, tests, places, decided)
+            for part in np.split(strengths, len(folds) // self.together)
+        ]
         self.finished: set[int] = set()
 
     def bounds(self, k: int) -> Bounds:
         """What is proven about the rows that a model is asked about."""
-        penalty, fold = divmod(k, self.n_folds)
-        mine, found = slice(self.edges[fold], self.edges[fold + 1]), self.penalties[penalty]
+        group, column = divmod(k, self.n_folds * self.together)
+        found = self.penalties[group]
+        mine = slice(*np.searchsorted(found.owners, [column, column + 1]))
         return found.lower[mine], found.upper[mine]
 
     def model(self, k: int) -> Array:
         """Where a model stands, in the columns of the problem."""
-        penalty, fold = divmod(k, self.n_folds)
-        return self.rows.unpack(self.penalties[penalty].models[fold])
+        group, column = divmod(k, self.n_folds * self.together)
+        return self.rows.unpack(self.penalties[group].models[column])
 
     def is_open(self) -> NDArray[np.bool_]:
         """Which models have rows that are not decided."""
@@ -706,23 +759,21 @@ class ChordFolds:
 
         ``known``: the model that is given is the common one of the first penalty.
         """
-        norms: Norms | None = None
         common: Common | None = None
-        offsets = np.zeros((self.n_folds, self.rows.size))
+        before: PenaltyFolds | None = None
         own: dict[int, tuple[Array, Array]] = {}
-        for k, one in enumerate(self.penalties):
-            before = common
-            common = self._find_common(
-                one.strengths, self.rows.pack(model) if common is None else common, known and k == 0
-            )
-            if before is None or before.reference is not common.reference:
-                own.clear()
-            norms = one.begin(common, offsets, own, norms)
+        for one in self.penalties:
+            commons = []
+            for strengths in one.strengths.reshape(-1, self.n_folds, self.rows.size):
+                last, begin = common, self.rows.pack(model) if common is None else common
+                common = self._find_common(strengths, begin, known and last is None)
+                if last is None or last.reference is not common.reference:
+                    own.clear()
+                commons.append(common)
+            one.begin(commons, own, before)
             if spared < 1.0:
-                one.run(own, spared, budget)
-            offsets = np.where(np.isfinite(one.ends), one.ends - common.model, 0.0)
-            if not np.isfinite(one.radii).all():
-                offsets[~np.isfinite(one.radii)] = (one.models - common.model)[~np.isfinite(one.radii)]
+                one.run(np.arange(one.count), own, spared, budget)
+            before = one
 
     def _find_common(self, strengths: Array, start: "Array | Common", known: bool) -> Common:
         """The common model of a penalty, from that of another one or from a model."""
@@ -768,11 +819,19 @@ class ChordFolds:
 
     @np.errstate(all="ignore")
     def finish(self, penalties: Sequence[int], budget: Budget = UNLIMITED) -> None:
-        """Step on until all models of some penalties are decided, or no more is to be gained."""
-        for penalty in penalties:
-            if penalty not in self.finished:
-                self.finished.add(penalty)
-                self.penalties[penalty].run({}, 0.0, budget)
+        """Step on until all models of some penalties are decided, or no more is to be gained: from those that are finished outwards."""
+        known, asked = sorted(self.finished), set(penalties) - self.finished
+        if self.together > 1 and asked:
+            one = self.penalties[0]
+            one.run(np.flatnonzero(np.isin(one.penalty_of, [*asked])), {}, 0.0, budget)
+        else:
+            for penalty in sorted(asked, key=lambda k: min((abs(k - other) for other in known), default=0)):
+                one = self.penalties[penalty]
+                if known:
+                    one.move_to(self.penalties[min(known, key=lambda other: abs(penalty - other))])
+                one.run(np.arange(one.count), {}, 0.0, budget)
+                known.append(penalty)
+        self.finished |= asked
 
 
 def step_radii(largest: Array, nu: Array, rho: Array, eta: Array) -> Array:

@@ -112,10 +112,10 @@ def bound_value(found: HeldOut, criterion: str, by_fold: bool = False) -> tuple[
         if criterion == "error":
             # Whole numbers over one denominator, so that equal shares of errors are equal.
             sizes = [test.size for _, test in found.splits]
-            whole = lcm(*sizes)
-            verdicts = found.bounds.verdicts(found.adapted.targets_of(found.adapted.targets.y[found.rows]))
-            counts = [np.bincount(found.folds[wrong], minlength=len(sizes)) for wrong in (verdicts < 0, verdicts < 1)]
-            low, high = (sum(int(n) * (whole // size) for n, size in zip(end, sizes, strict=True)) for end in counts)
+            whole, starts = lcm(*sizes), np.cumsum([0, *sizes[:-1]])
+            ends = found.bounds.find_errors(found.adapted.targets_of(found.adapted.targets.y[found.rows]))
+            counts = [np.add.reduceat(end, starts, dtype=np.intp).tolist() for end in ends]
+            low, high = (sum(n * (whole // size) for n, size in zip(end, sizes, strict=True)) for end in counts)
             return low / (whole * len(sizes)), high / (whole * len(sizes))
         splits = [np.flatnonzero(found.folds == k) for k in range(len(found.splits))]
         values = np.array([_value_of(found, criterion, places) for places in splits])
