@@ -421,6 +421,14 @@ class SingleRemovals(OneScore):
             work.newton(point)
         return work.found
 
+    def training(self, rows: Rows) -> Bounds:
+        """A full training of one row's problem, certified by products with X where these are cheaper than a factor."""
+        if self._trains_by_products:
+            work, point = self.refinement(int(rows[0]))
+            if work.step_by_products(point) is not None:
+                return work.found
+        return super().training(rows)
+
     @cached_property
     def _trains_by_products(self) -> bool:
         """Whether one row's model is trained and its label proven by products with X, which are cheaper than a factor."""
