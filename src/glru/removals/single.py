@@ -59,6 +59,9 @@ NARROWING, NARROWING_TIME = 32.0, 1e10
 TIGHT_ETA = 1e-6
 """Where narrow intervals are asked for, a metric that is farther than this from the Hessian is formed again at a closer base."""
 
+MOVES_COST, MOVES_SHARE = 1500.0, 8.0
+"""Nanoseconds per row of the bounds by moves, besides two Gram matrices; and how many times more than these other bounds of intervals have to cost."""
+
 STEPS_TOGETHER = 8
 """Steps of wide rows ask for each leverage about this often: so many times fewer rows are few then."""
 
@@ -253,11 +256,11 @@ class SingleRemovals(OneScore):
             factor = float(self.run.factors[group[0]])
             family = self._make_local_family(factor)
             bounds = family.bounds(group, self.run.enough)
-            left = np.flatnonzero(~self.run.enough(*bounds))
-            if left.size > MANY_ROWS and left.size * self.problem.n_rows > FEW_ENTRIES:
+            for sharper in (self._moves, self._second_order):
+                left = np.flatnonzero(~self.run.enough(*bounds))
+                if left.size <= MANY_ROWS or left.size * self.problem.n_rows <= FEW_ENTRIES:
+                    break
                 family = self._make_tight_family(factor)
-                # Moments decide labels; they narrow intervals by a small factor only.
-                sharper = LocalRows.bound_by_moves if self.run.width is None else self._second_order
                 found = intersect((bounds[0][left], bounds[1][left]), sharper(family, group[left]))
                 bounds[0][left], bounds[1][left] = found
             lower[mine], upper[mine] = bounds
@@ -269,9 +272,20 @@ class SingleRemovals(OneScore):
             lower[empty] = upper[empty] = 0.0
         return lower, upper
 
+    def _moves(self, family: LocalRows, rows: Rows) -> Bounds:
+        """Bounds by the moves of all rows: these decide labels, but narrow intervals by a small factor only, which pays where anything else costs far more."""
+        cost = 2.0 * self.problem.matrix.gram_cost + MOVES_COST * rows.size
+        others = candidate_cost(self.problem, rows.size)
+        if family.knows_second_order:
+            others = min(others, family.second_order_cost(rows.size))
+        cheap = self.run.width is None or MOVES_SHARE * cost < others
+        return family.bound_by_moves(rows) if cheap else unbounded(rows.size)
+
     def _second_order(self, family: LocalRows, rows: Rows) -> Bounds:
-        """Bounds to second order, where they are cheap."""
-        cheap = family.has_second_order(rows.size) and self._is_affordable(family.second_order_cost(rows.size))
+        """Bounds of intervals to second order, where they are cheap."""
+        if self.run.width is None or not family.has_second_order(rows.size):
+            return unbounded(rows.size)
+        cheap = self._is_affordable(family.second_order_cost(rows.size))
         return bound_to_second_order(family, rows) if cheap else unbounded(rows.size)
 
     def _is_affordable(self, cost: float) -> bool:
