@@ -8,7 +8,6 @@ With :math:`\Delta_g = w_{-g} - w` the exact moves of ``G`` deletions and :math:
 
 from fractions import Fraction
 from functools import cached_property
-from importlib import import_module
 from math import ceil
 from typing import Any, Literal, final
 
@@ -16,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from glru._inputs import as_matrix
 from glru._options import check_call
-from glru._results import make_frame
+from glru._results import find_display, make_frame
 from glru.bounds import Bounds
 from glru.cascade import Report
-from glru.changes import match_columns
+from glru.changes import rows_of
 from glru.deletion.deletions import Deletions, delete, require_deletions
 from glru.deletion.intervals import absolute, around, enlarge, middle
 from glru.deletion.result import DeletionResult
@@ -225,10 +223,7 @@ class Jackknife(DeletionResult):
         problem, deletions, reference = self.problem, self._deletions, self._deletions.reference
         if problem.loss.task != "regression" or problem.loss.link == "logit":
             raise ValueError(f"prediction_interval needs a regression of numbers; got {problem.loss!r}.")
-        matrix, names = as_matrix(X, "X")
-        if matrix.shape[1] != problem.n_columns:
-            raise ValueError(f"X must have {problem.n_columns} columns, as the data has; got {matrix.shape[1]}.")
-        matrix = match_columns(matrix, names, problem.column_names)
+        matrix = rows_of(X, "X", problem.n_columns, problem.column_names, None)
         if (offset is None) != (not isinstance(problem.loss, WithOffset)):
             raise ValueError("offset must be given for a model with an offset, and only for such a model.")
         shifts = np.zeros(matrix.shape[0]) if offset is None else np.asarray(offset, dtype=np.float64)
@@ -292,8 +287,7 @@ class Jackknife(DeletionResult):
         """
         label = f"coefficient, with its {100 * level:g} % confidence interval by the jackknife"
         ends = self.confidence_interval(level)
-        # Pictures are a layer above, and are loaded only for those who draw.
-        return import_module("glru.display").IntervalsDisplay(*ends, self.coef_names, label).plot(ax)
+        return find_display("IntervalsDisplay")(*ends, self.coef_names, label).plot(ax)
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         what = f"{self.n_deletions} {'rows' if self.groups is None else 'groups'}"

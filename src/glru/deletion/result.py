@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from itertools import pairwise
 from typing import Any, ClassVar, final
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._inputs import is_whole
-from glru._results import Shown, make_frame, show_interval
+from glru._results import Drawable, Shown, find_display, make_frame, show_interval
 from glru.bounds import Bounds, Interval, ScoreBounds, shift
 from glru.cascade import Report
 from glru.deletion.deletions import OPEN, SHORT_ROWS, STAGES, Deletions, delete, require_deletions, weight_slack
@@ -90,7 +89,7 @@ def _measure(name: str, what: str) -> property:
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Ranking(Shown):
+class Ranking(Drawable):
     """The rows in which a quantity is largest in absolute value, the largest first.
 
     Attributes
@@ -127,11 +126,9 @@ class Ranking(Shown):
         """One line per row of the ranking, with both ends of the quantity (a pandas or polars frame)."""
         return make_frame({"row": self.rows, f"{self.by}_lower": self.lower, f"{self.by}_upper": self.upper})
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the intervals, the largest on top; returns a :class:`glru.display.IntervalsDisplay`."""
+    def _display(self) -> Any:
         names, label = [f"row {row}" for row in self.rows], self.by.replace("_", " ")
-        # Pictures are a layer above, and are loaded only for those who draw.
-        return import_module("glru.display").IntervalsDisplay(self.lower, self.upper, names, label).plot(ax)
+        return find_display("IntervalsDisplay")(self.lower, self.upper, names, label)
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         proof = "proven" if self.certified else "not proven"
@@ -661,8 +658,7 @@ class Influence(DeletionResult, HeldOutScores):  # type: ignore[override]
         -------
         glru.display.DeletionDisplay
         """
-        # Pictures are a layer above, and are loaded only for those who draw.
-        return import_module("glru.display").DeletionDisplay.from_result(self, kind, column).plot(ax)
+        return find_display("DeletionDisplay").from_result(self, kind, column).plot(ax)
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         lines = []

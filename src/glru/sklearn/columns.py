@@ -127,23 +127,20 @@ class Columns:
     @cached_property
     def extremes(self) -> tuple[Array, Array]:
         """The least and the largest value of each column without each row, filled ones included."""
-        if self.splits is not None:
-            parts = list(self._parts(0))
-            return np.array([np.fmin.reduce(x, axis=0) for x in parts]), np.array(
-                [np.fmax.reduce(x, axis=0) for x in parts]
-            )
-        return self._least(1.0), -self._least(-1.0)
+        return (self._least(1.0), -self._least(-1.0)) if self.splits is None else self._ends(0)
 
     @property
     def held_out(self) -> tuple[Array, Array]:
         """The least and the largest of the values that are left out."""
-        if self.splits is None:
-            value = np.where(self.missing, self.fill, self.values)
-            return value, value
-        parts = list(self._parts(1))
-        return np.array([np.fmin.reduce(x, axis=0) for x in parts]), np.array(
-            [np.fmax.reduce(x, axis=0) for x in parts]
-        )
+        if self.splits is not None:
+            return self._ends(1)
+        value = np.where(self.missing, self.fill, self.values)
+        return value, value
+
+    def _ends(self, side: int) -> tuple[Array, Array]:
+        parts = list(self._parts(side))
+        least, most = ([end.reduce(part, axis=0) for part in parts] for end in (np.fmin, np.fmax))
+        return np.array(least), np.array(most)
 
     def _parts(self, side: int) -> Iterator[Array]:
         """The values of the train rows (0) or of the test rows (1) of every split, missing ones as its steps fill them."""

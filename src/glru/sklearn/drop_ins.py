@@ -39,7 +39,7 @@ from glru.sklearn.held_out import (
     list_splits,
     require_bounds,
 )
-from glru.sklearn.preprocessing import count_rows, is_a, name_weight, restrict_params, rows_of
+from glru.sklearn.preprocessing import is_a, name_weight, rows_of
 from glru.solution import Solution
 from glru.solvers import solve
 
@@ -64,23 +64,13 @@ def check_scorers(scoring: Any, classification: bool) -> dict[str, Any]:
 
 def _check_scorer(scoring: Any, classification: bool) -> Any:
     """The scorer given by a name or a callable; None for accuracy, which needs none."""
-    if scoring is None or isinstance(scoring, str):
-        from sklearn.metrics import get_scorer
+    from sklearn.metrics import check_scoring, get_scorer
 
-        if classification and scoring in (None, "accuracy"):
-            return None
-        return get_scorer("r2" if scoring is None else scoring)
-    if not callable(scoring):
-        raise ValueError(
-            f"scoring must be the name of a scorer or a callable scorer(estimator, X, y); got {type(scoring).__name__}."
-        )
-    module = str(getattr(scoring, "__module__", ""))
-    if module.startswith("sklearn.metrics.") and not module.startswith("sklearn.metrics._scorer"):
-        raise ValueError(
-            f"scoring must be a callable scorer(estimator, X, y); got {scoring!r}, a metric of predictions. "
-            "Wrap it in sklearn.metrics.make_scorer."
-        )
-    return scoring
+    if callable(scoring):
+        return check_scoring(scoring=scoring)
+    if classification and scoring in (None, "accuracy"):
+        return None
+    return get_scorer("r2" if scoring is None else scoring)
 
 
 def deviance_scorer(loss: Loss) -> Any:
@@ -213,6 +203,7 @@ def score_refits(
     Also the seconds of every fit and of every scoring. A callable may return a dict of scores, whose names are then those of the result.
     """
     from sklearn.base import clone
+    from sklearn.utils.validation import _check_method_params
 
     estimator, X, y, params = asked.estimator, asked.X, asked.y, dict(asked.params or {})
     if asked.sample_weight is not None:
@@ -223,7 +214,7 @@ def score_refits(
     with reporter(asked.progress) as report:
         for done, (train, test) in enumerate(splits):
             begin = time.perf_counter()
-            options = restrict_params(params, count_rows(X), train)
+            options = _check_method_params(X, params, train)
             fitted = clone(estimator).fit(rows_of(X, train), rows_of(y, train), **options)
             middle = time.perf_counter()
             scores: dict[str, float] = {}

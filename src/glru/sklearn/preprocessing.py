@@ -47,9 +47,10 @@ class Preprocessing:
         (target encoders) is something else than ``fit`` and ``transform``.
         """
         from sklearn.base import clone
+        from sklearn.utils.validation import _check_method_params
 
         steps = clone(self.steps)
-        params = restrict_params(self.params, count_rows(self.X), train)
+        params = _check_method_params(self.X, self.params, train)
         made = steps.fit_transform(rows_of(self.X, train), rows_of(self.y, train), **params)
         known = _inputs.as_matrix(made, OUTPUT)[0]
         try:
@@ -134,16 +135,6 @@ def split_params(estimator: Any, params: dict[str, Any]) -> tuple[Any, dict[str,
             others = f" and parameters of the steps before {step[:-2]!r}" if step else " only"
             raise ValueError(f"params may hold {weights!r}{others}; got {key!r}, of which nothing can be proven.")
     return params.get(weights), front
-
-
-def restrict_params(params: dict[str, Any], n_rows: int, rows: Rows) -> dict[str, Any]:
-    """Parameters of ``fit`` for some rows: values with one entry per row are restricted to these rows."""
-
-    def per_row(value: Any) -> bool:
-        sized = hasattr(value, "shape") or isinstance(value, list | tuple)
-        return sized and count_rows(value) == n_rows
-
-    return {name: rows_of(value, rows) if per_row(value) else value for name, value in params.items()}
 
 
 def step_names(steps: Any) -> list[str]:
