@@ -360,10 +360,8 @@ def cross_val_score(
     estimator : estimator
         As in :func:`glru.cross_val_predict`. The folds of a problem are those of ``cross_val_predict``, whose result has
         ``metric_bounds``.
-    X, y : array
-        Its data.
-    groups : array of shape (n_rows,), default=None
-        Groups for splitters that need them.
+    X, y, groups, n_jobs, verbose, width, tol, progress
+        As in :func:`glru.cross_val_predict`.
     scoring : str or callable, default=None
         As in scikit-learn; accuracy or R2 if not given. Names and scorers of ``make_scorer`` are computed from certified
         predictions. Any other callable ``scoring(estimator, X, y)`` may ask for more than predictions of the test rows: it
@@ -371,14 +369,10 @@ def cross_val_score(
         per split and proves nothing.
     cv : int, splitter or iterable of (train, test), default=None
         As in scikit-learn; 5 stratified folds (plain ones for a regression) if not given.
-    n_jobs, verbose
-        As in :func:`glru.loocv`.
     params, sample_weight
         As in :func:`glru.cross_val_predict`; the scores themselves are not weighted.
     error_score : float or "raise", default=nan
         The score of a split whose scorer fails, with a warning; or raise its error.
-    width, tol, progress
-        As in :func:`glru.cross_val_predict`.
 
     Returns
     -------
@@ -438,28 +432,14 @@ def cross_validate(
 
     Parameters
     ----------
-    estimator : estimator
-        As in :func:`glru.cross_val_predict`.
-    X, y : array
-        Its data.
-    groups : array of shape (n_rows,), default=None
-        Groups for splitters that need them.
+    estimator, X, y, groups, cv, n_jobs, verbose, params, sample_weight, error_score, width, tol, progress
+        As in :func:`glru.cross_val_score`.
     scoring : str, callable, list of str or dict of scorers, default=None
         One scorer as in :func:`glru.cross_val_score`, or several: a list of names, or a dict of scorers by name.
-    cv : int, splitter or iterable of (train, test), default=None
-        As in :func:`glru.cross_val_score`.
-    n_jobs, verbose
-        As in :func:`glru.loocv`.
-    params, sample_weight
-        As in :func:`glru.cross_val_predict`; the scores themselves are not weighted.
     return_train_score, return_estimator : bool, default=False
         Not supported: the models of the splits are not fitted; only their predictions of the test rows are known.
     return_indices : bool, default=False
         Whether the result has the rows of the splits.
-    error_score : float or "raise", default=nan
-        As in :func:`glru.cross_val_score`.
-    width, tol, progress
-        As in :func:`glru.cross_val_predict`.
 
     Returns
     -------
@@ -671,8 +651,8 @@ def feature_importance(
         The training problem with all columns, its solution, or a linear model of scikit-learn, as in :func:`glru.stepwise`.
     X, y : array, default=None
         The data of an estimator; a problem and a solution hold theirs.
-    X_val, y_val : array of shape (n_validation, n_columns), array of shape (n_validation,), default=None
-        The validation rows. Without them, and without ``cv``, the criterion is that of leave-one-out, unless it is "aic" or "bic".
+    X_val, y_val, cv, sample_weight, tol, n_jobs, verbose
+        As in :func:`glru.stepwise`.
     criterion : {"error", "log_loss", "squared_error", "deviance", "aic", "bic"}, default=None
         The criterion whose increase is measured, as in :func:`glru.stepwise`; if not given, the log-loss of a logistic model, the wrong labels of another
         classifier, the mean deviance with a log or logit link, or the squared error of another regression.
@@ -681,16 +661,8 @@ def feature_importance(
         lists of columns.
     keep : sequence of int or str, default=()
         Columns that are not left out.
-    cv : int, splitter or iterable of (train, test), default=None
-        Instead of validation rows: the criterion over all folds of the problem's own rows.
-    sample_weight : array of shape (n_rows,), default=None
-        Weights of an estimator's rows in the trainings; every validation row counts once.
-    tol : float, default=1e-6
-        Relative gap of the trained model.
     max_seconds : float, default=None
         Return what is known after this many seconds.
-    n_jobs, verbose
-        As in :func:`glru.loocv`.
     progress : bool or callable, default=False
         Show progress, or call ``progress(stage, n_features_done, n_features)``.
 
@@ -864,12 +836,12 @@ def influence(
     >>> bool((lower <= upper).all()), result.n_trainings
     (True, 0)
     """
-    limits: dict[str, Any] = {"max_seconds": max_seconds, "max_memory": max_memory, "progress": progress or verbose > 0}
+    limits = max_seconds, max_memory, progress or verbose > 0
     with use_threads(n_jobs):
         fit = adapt_results(model) if is_statsmodels(model) else None
         counted, power = (None, None) if fit is None else (fit.n_observations, fit.variance_power)
         problem = _make_deletion_problem("influence", model, tol, X, y, sample_weight)
-        return compute_influence(problem, width, tol, **limits, n_observations=counted, variance_power=power)
+        return compute_influence(problem, width, tol, *limits, counted, power)
 
 
 @check_call
@@ -922,10 +894,10 @@ def jackknife(
     >>> bool((upper - lower < 1e-9).all())
     True
     """
-    limits: dict[str, Any] = {"max_seconds": max_seconds, "max_memory": max_memory, "progress": progress or verbose > 0}
+    limits = max_seconds, max_memory, progress or verbose > 0
     with use_threads(n_jobs):
         problem = _make_deletion_problem("jackknife", model, tol, X, y, sample_weight)
-        return compute_jackknife(problem, groups, center, width, tol, **limits)
+        return compute_jackknife(problem, groups, center, width, tol, *limits)
 
 
 def _check_model(

@@ -291,3 +291,17 @@ def test_ids_of_whole_numbers(tmp_path):
     frame.write_csv(data)
     (tmp_path / "data.csv").write_bytes(data.getvalue())
     assert set(answer("loocv", tmp_path / "data.csv")["data"]["left_out"]) == {"case"}
+
+
+def test_names_with_commas_and_ids_with_blanks(tmp_path):
+    """Quotes keep a name whole, an id is a line of its file, and a misspelt target is met with the nearest name."""
+    data, gone = tmp_path / "t.csv", tmp_path / "gone.txt"
+    frame = plain(40).rename({"weight": "weight, kg"}).insert_column(0, pl.Series("id", [f"P {k}" for k in range(40)]))
+    frame.write_csv(data)
+    found = answer("loocv", data, "--target", "ill", "--drop", 'size,"weight, kg"')
+    assert found["data"]["columns"] == 1
+    gone.write_text("P 3\n\nP 17 \n")
+    command = ("whatif", data, "--target", "ill", "--id", "id", "--remove-ids", gone)
+    found = answer(*command, "--remove-columns", '"weight, kg"')
+    assert found["settings"]["remove_rows"] == [3, 17] and found["settings"]["remove_columns"] == ["weight, kg"]
+    assert complaint("loocv", data, "--target", "il").endswith("got 'il'. Did you mean 'ill'?\n")

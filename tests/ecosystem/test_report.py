@@ -18,7 +18,7 @@ from glru.report import (
     list_stepwise_sections,
     page,
 )
-from glru.report.frame import format_interval, format_number
+from glru.report.frame import format_interval, format_move, format_number
 from tests.cases import make, with_open_rows
 from tests.cli.running import glru_command
 from tests.ecosystem.browser import chromium
@@ -293,4 +293,5 @@ def test_a_column_called_script(browser, tmp_path):
 def test_numbers_are_written_for_people():
     shown = [format_number(31838.2), format_number(-16551.3, 5), format_number(47342.16, 7), format_number(9999.6)]
     assert shown == ["31,840", "-16,551", "47,342.16", "10,000"]
+    assert [format_move(1.0, 0.5, 0.5), format_move(-0.2, -1e-9, 1e-9)] == ["1 to 0.5", "-0.2 to about 0"]
     assert [format_number(value) for value in (0.12345, 1.5916e9, np.inf)] == ["0.1235", "1.592e+09", "inf"]

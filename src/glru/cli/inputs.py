@@ -1,5 +1,6 @@
 """From options to a training problem."""
 
+import csv
 import glob
 import hashlib
 import re
@@ -295,8 +296,9 @@ def _to_flag(match: re.Match[str]) -> str:
 
 
 def split_list(text: str) -> list[str]:
-    """Split a text at its commas."""
-    return [part.strip() for part in text.split(",") if part.strip()]
+    """Split a text at its commas, except inside double quotes."""
+    parts = next(csv.reader([text], skipinitialspace=True), [])
+    return [part.strip() for part in parts if part.strip()]
 
 
 def make_provenance(job: Job) -> Provenance:

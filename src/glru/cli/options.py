@@ -53,7 +53,12 @@ class DataOptions:
             help="Class that counts as +1; all others are -1. By default, three or more classes are modelled jointly."
         ),
     ] = None
-    drop: Annotated[str, data_option(help="Columns to leave out, separated by commas.")] = ""
+    drop: Annotated[
+        str,
+        data_option(
+            help="Columns to leave out, separated by commas; a name with a comma in double quotes: 'age,\"weight, kg\"'."
+        ),
+    ] = ""
     keep: Annotated[
         str,
         data_option(help="Columns to use even if they look like ids or dates, separated by commas; dates become days."),

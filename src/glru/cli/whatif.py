@@ -43,7 +43,9 @@ def whatif(
     add_rows: Annotated[
         Path | None, typer.Option(help="A file with rows to add, in the columns of DATA and with its target.")
     ] = None,
-    remove_columns: Annotated[str, typer.Option(help="Columns to remove by name, separated by commas.")] = "",
+    remove_columns: Annotated[
+        str, typer.Option(help="Columns to remove by name, separated by commas, as for --drop.")
+    ] = "",
     query: Annotated[
         Path | None, typer.Option(help="A file with rows to predict; by default the training rows that remain.")
     ] = None,
@@ -127,10 +129,11 @@ def find_rows(job: inputs.Job, text: str) -> list[int]:
     if job.prepared.ids is None:
         raise ValueError(f"--remove-ids needs a column of ids in {job.prepared.source}; name it with --id.")
     path = Path(text)
-    wanted = path.read_text(encoding="utf-8-sig").split() if path.is_file() else inputs.split_list(text)
+    wanted = path.read_text(encoding="utf-8-sig").splitlines() if path.is_file() else inputs.split_list(text)
     places: dict[str, list[int]] = {}
     for row, name in enumerate(job.prepared.ids):
         places.setdefault(name, []).append(row)
+    wanted = [name.strip() for name in wanted if name.strip()]
     strange = [name for name in wanted if name not in places]
     if strange:
         raise ValueError(

@@ -7,6 +7,7 @@ make, and says what is wrong with a column in terms of the file.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, final
@@ -340,7 +341,11 @@ def find_target(data: Contents, target: str | None) -> str | None:
         return None
     if target is not None:
         if target not in data.names:
-            raise ValueError(f"the target must be a column of {data.path} ({_list_names(data.names)}); got {target!r}.")
+            near = get_close_matches(target, data.names, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(
+                f"the target must be a column of {data.path} ({_list_names(data.names)}); got {target!r}.{hint}"
+            )
         return target
     found = [name for name in data.names if name.lower() in TARGETS]
     if len(found) != 1:
@@ -633,4 +638,6 @@ def _describe_gaps(gaps: Mapping[str, Any]) -> str:
 
 
 def _list_names(names: Sequence[str], show: Any = str) -> str:
-    return ", ".join(map(show, names[:10])) + (", ..." if len(names) > 10 else "")
+    # The target is often the last column.
+    some = [*map(show, names[:9]), "...", show(names[-1])] if len(names) > 10 else map(show, names)
+    return ", ".join(some)
