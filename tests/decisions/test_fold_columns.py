@@ -193,6 +193,37 @@ def test_paths_are_those_of_training_every_candidate(direction, seed):
     assert sorted(ours) == sorted(expected)
 
 
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_what_first_steps_missed_brings_the_next_ones_closer(direction, monkeypatch):
+    """Gradients begin smaller from the third step on; whatever is taken over, the path is the same."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(400, 12))
+    y = X @ rng.normal(size=12) + 2.0 * rng.normal(size=400) > 0.0
+    started, correct, misled = [], FoldColumns._correct, [False]
+
+    def note(family, before, lost):
+        sizes = []
+        for wanted in (False, True):
+            if wanted:
+                correct(family, before, lost)
+            here = Evaluated(family, np.arange(family.columns.size))
+            sizes.append(float(np.median(np.hypot(np.linalg.norm(here.gradients, axis=2), here.own_gradients))))
+        started.append(sizes)
+        if misled[0]:
+            family.coefs[:, :, 1:] += rng.normal(size=family.coefs[:, :, 1:].shape) * (family.coefs[:, :, 1:] != 0.0)
+
+    monkeypatch.setattr(FoldColumns, "_correct", note)
+    paths = []
+    for misled[0] in (False, True):
+        selector = glru.StepwiseSelector(
+            LogisticRegression(), direction=direction, n_features_to_select=5, scoring="neg_log_loss", cv=3
+        )
+        paths.append([step.columns for step in selector.fit(X, y).result_.path])
+    ours = started[: len(started) // 2]
+    assert len(ours) >= 4 and all(closer < first for first, closer in ours[1:])
+    assert paths[0] == paths[1]
+
+
 def test_columns_and_pipelines_of_every_fold():
     """Scalers make other columns in every fold; they are followed in the same products."""
     from sklearn.pipeline import make_pipeline

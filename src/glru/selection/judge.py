@@ -549,8 +549,14 @@ class FoldSums:
 class FoldsJudge(Judge):
     """Several judges, one per fold, whose sums make the value."""
 
-    def __init__(self, judges: Sequence[Judge], criterion: Criterion, data: FoldData | None = None) -> None:
-        self.judges, self.criterion, self.data = judges, criterion, data
+    def __init__(
+        self,
+        judges: Sequence[Judge],
+        criterion: Criterion,
+        data: FoldData | None = None,
+        before: Sequence[FoldColumns] = (),
+    ) -> None:
+        self.judges, self.criterion, self.data, self._before = judges, criterion, data, before
         self._families: list[tuple[FoldColumns, dict[Move, int]]] = []
         self._screened: dict[Move, list[tuple[float, float]]] = {}
 
@@ -639,7 +645,8 @@ class FoldsJudge(Judge):
             if not here.size:
                 continue
             columns = np.array([moves[k].columns[0] for k in here])
-            family = FoldColumns(data, chosen, present, columns, add)
+            before = next((family for family in self._before if family.add == add), None)
+            family = FoldColumns(data, chosen, present, columns, add, before)
             family.run(lambda places, *known, here=here: settle(here[places], *known))
             self._families.append((family, {moves[k]: place for place, k in enumerate(here)}))
         left = contest.may_win[offset:] & ~criterion.is_known(share, contest.lower[offset:], contest.upper[offset:])
@@ -698,7 +705,8 @@ class FoldsJudge(Judge):
 
     def after(self, move: Move) -> "FoldsJudge":
         self._keep(move)
-        return FoldsJudge([judge.after(move) for judge in self.judges], self.criterion, self.data)
+        before = [family for family, _ in self._families]
+        return FoldsJudge([judge.after(move) for judge in self.judges], self.criterion, self.data, before)
 
     def _add(self, parts: list[Value]) -> Value:
         stages = ("training", "loocv", "refine", "newton", "carry")

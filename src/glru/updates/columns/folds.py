@@ -44,6 +44,9 @@ LONGEST_MOVE, FAR_MOVE, FIRST_MOVE = 4.0, 0.4, 0.15
 """A step moves the scores by no more than the first on average; after one that moves them by more than the second, or the third if it is the first step, another follows before
 anything is proven."""
 
+LARGEST_RATIO = 4.0
+"""What first steps missed from other present columns is taken over where it grows by no more than this."""
+
 FEW_COLUMNS = 16
 """From more columns on, a step with a Hessian of its own costs more than several with a shared one."""
 
@@ -148,9 +151,19 @@ class FoldColumns:
         The columns that leave, or those that come.
     add : bool
         Whether they come.
+    before : FoldColumns, optional
+        Those of other present columns: what first steps missed there, they are taken to miss here.
     """
 
-    def __init__(self, data: FoldData, chosen: Places, present: Array, columns: Places, add: bool) -> None:
+    def __init__(
+        self,
+        data: FoldData,
+        chosen: Places,
+        present: Array,
+        columns: Places,
+        add: bool,
+        before: "FoldColumns | None" = None,
+    ) -> None:
         self.data, self.chosen, self.columns, self.add = data, chosen, columns, add
         free = [data.zero + 1] if data.fit_intercept else []
         self.A = np.ascontiguousarray(data.X[:, np.append(chosen, free).astype(np.intp)])
@@ -201,12 +214,32 @@ class FoldColumns:
         self.slow = lost | (self.far if self.A.shape[1] <= FEW_COLUMNS else False)
         # Folds of a candidate share what its Hessians differ by from those of the present models, unless that is not enough.
         self.alone = lost | (len(self.A) > 1 or data.n_rows < ROWS_PER_COLUMN * self.A.shape[1])
-        self._lengths: Array | None = None
+        self.first, self.moved = (self.coefs.copy(), self.own.copy()), moved
+        if before is not None:
+            with np.errstate(all="ignore"):
+                self._correct(before, lost)
         self.metric = PresentMetric(self, present, curvatures, factors)
         if add:
             self.metric.border(hessians, crossed, squares)
         # Those first that make the objective least, about.
         self.order = np.argsort(-np.where(np.isfinite(gains), gains, 0.0).sum(axis=0), kind="stable")
+
+    def _correct(self, before: "FoldColumns", lost: NDArray[np.bool_]) -> None:
+        """Move the first candidates by what those from other present columns missed."""
+        _, mine, its = np.intersect1d(self.columns, before.columns, return_indices=True)
+        free = np.ones(int(self.data.fit_intercept), dtype=bool)
+        here = np.append(np.isin(self.chosen, before.chosen), free)
+        there = np.append(np.isin(before.chosen, self.chosen), free)
+        known = before.near[:, its] & ~lost[:, mine]
+        # What a quadratic misses grows about with the square of what it promises.
+        ratio = np.square(self.moved[:, mine] / before.moved[:, its])
+        known &= ratio < LARGEST_RATIO
+        coefs, own = before.coefs - before.first[0], before.own - before.first[1]
+        coefs, own = coefs[:, its][..., there] * ratio[:, :, None], own[:, its] * ratio
+        known &= np.isfinite(own) & np.isfinite(coefs).all(axis=2)
+        self.coefs[:, mine[:, None], here] += np.where(known[:, :, None], coefs, 0.0)
+        self.own[:, mine] += np.where(known, own, 0.0)
+        self.far[:, mine] &= ~known
 
     @cached_property
     def present_lengths(self) -> Array:
@@ -469,6 +502,8 @@ class Evaluated:
             k, c = folds[start : start + width], places[start : start + width]
             moves[k, c], own[k, c] = self._newton(k, c)
         moves, own = np.where(np.isfinite(moves), moves, 0.0), np.where(np.isfinite(own), own, 0.0)
+        # A step with the shared Hessian costs nothing more: others begin closer after the next move.
+        going = going | ~slow.any(axis=0)
         coefs, members = self.coefs + moves, self.members[going]
         if not family.add:
             coefs[:, *here] = 0.0
