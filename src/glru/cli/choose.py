@@ -118,16 +118,16 @@ def select(
             progress=lambda what, done, left: report(what, done, done + left),
             **options,
         )
-        honest, cut = None, result.interrupted
+        unseen, cut = None, result.interrupted
         if nested and not cut:
             with suppress(OutOfTime):
-                honest = estimate_nested_error(job.problem, nested, (share, seed, on_all_rows), options, budget, report)
-            cut = honest is None
+                unseen = estimate_nested_error(job.problem, nested, (share, seed, on_all_rows), options, budget, report)
+            cut = unseen is None
     seconds = {"read": job.seconds, "total": time.perf_counter() - begin}
     settings = {name: options[name] for name in ("direction", "method", "criterion", "max_steps", "min_features")}
     settings |= {"seed": seed, "validation": str(validation) if validation else None, "nested": nested}
     settings["validation_rows"] = None if X_val is None else int(X_val.shape[0])
-    output.deliver(make_outcome(job, result, job.problem.y if y_val is None else y_val, settings, seconds, honest), out)
+    output.deliver(make_outcome(job, result, job.problem.y if y_val is None else y_val, settings, seconds, unseen), out)
     if cut:
         raise typer.Exit(INTERRUPTED if max_seconds is None else TIME_IS_UP)
 
@@ -198,7 +198,7 @@ def make_outcome(
     judging: Array,
     settings: dict[str, Any],
     seconds: dict[str, float],
-    honest: dict[str, Any] | None,
+    unseen: dict[str, Any] | None,
 ) -> output.Outcome:
     """The selection in every output format; ``judging`` are the targets of the validation rows."""
     names, constant = job.prepared.names, None
@@ -211,7 +211,7 @@ def make_outcome(
         "interrupted": result.interrupted,
         "start": {"lower": result.start_value[0], "upper": result.start_value[1]},
         "n_trainings": result.n_trainings,
-        "nested": honest,
+        "nested": unseen,
         "suggestion": suggest(result),
         "path": steps,
         "constant_answer": constant,
@@ -223,7 +223,7 @@ def make_outcome(
         ("judged by", _describe_judge(job, result, settings["validation_rows"])),
         *([("constant answer", worth)] if worth else []),
         *_describe_path(job, result),
-        ("honest error", _describe_honesty(job, honest)),
+        ("error on unseen rows", _describe_unseen(job, unseen)),
         *([("suggestion", values["suggestion"])] if values["suggestion"] else []),
         *_describe_proof(result),
         ("time", f"{output.format_duration(seconds['total'])} in all"),
@@ -318,18 +318,18 @@ def suggest(result: glru.results.StepwiseResult) -> str | None:
     return f"the {first.n_candidates} candidates of the first step {shown}, too few to distinguish the features; try --criterion log_loss{other}"
 
 
-def _describe_honesty(job: inputs.Job, honest: dict[str, Any] | None) -> str:
+def _describe_unseen(job: inputs.Job, unseen: dict[str, Any] | None) -> str:
     """Say which rows the criterion is about, and the error on unseen rows if it is known."""
-    if honest is None:
+    if unseen is None:
         return "unknown: the values above are for the rows that chose the features, and so are optimistic; --nested 5 repeats the selection without each of 5 folds"
-    sizes = f"{min(honest['n_features'])} to {max(honest['n_features'])} columns"
-    if "errors" not in honest:
-        return f"squared error {honest['squared_error']:.4g} on rows that no selection saw ({honest['folds']} folds, {sizes}; not certified)"
+    sizes = f"{min(unseen['n_features'])} to {max(unseen['n_features'])} columns"
+    if "errors" not in unseen:
+        return f"squared error {unseen['squared_error']:.4g} on rows that no selection saw ({unseen['folds']} folds, {sizes}; not certified)"
     n_rows = job.problem.n_rows
-    low, high = (f"{100.0 * end:.3g}" for end in sampling_interval(honest["errors"], honest["errors"], n_rows))
+    low, high = (f"{100.0 * end:.3g}" for end in sampling_interval(unseen["errors"], unseen["errors"], n_rows))
     return (
-        f"{honest['errors']:,} of {n_rows:,} rows that no selection saw ({100.0 * honest['errors'] / n_rows:.3g} %; 95 % interval {low} to {high} %; "
-        f"{honest['folds']} folds, {sizes}; trained models, not certified)"
+        f"{unseen['errors']:,} of {n_rows:,} rows that no selection saw ({100.0 * unseen['errors'] / n_rows:.3g} %; 95 % interval {low} to {high} %; "
+        f"{unseen['folds']} folds, {sizes}; trained models, not certified)"
     )
 
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 
-from glru._extras import require
-from glru.display.scores import BLUE, GREEN, GREY, MARKS, ORANGE, Display, make_axes, shorten
+from glru.display.scores import BLUE, GREEN, GREY, MARKS, ORANGE, Display, new_axes, shorten
 from glru.linalg import Array
 from glru.model_selection import LOOCVPath
 from glru.selection import StepwiseResult
@@ -75,7 +74,7 @@ PATH_CRITERIA = {
 
 @final
 @dataclass(eq=False, repr=False)
-class RegularizationPathDisplay:
+class RegularizationPathDisplay(Display):
     """Leave-one-out errors and losses over the strength of the penalty, with the best one marked.
 
     Parameters
@@ -144,19 +143,12 @@ class RegularizationPathDisplay:
         proof = "certified" if self.certified else "not certified"
         return f"best {self.axis}: {self.lams[self.best]:.4g}, {proof} ({value})"
 
-    def plot(self, ax: Any = None) -> "RegularizationPathDisplay":
-        """Draw the bands.
+    def _new_axes(self) -> Any:
+        n_panels = len(self.bands)
+        return new_axes(1.2 + 2.1 * n_panels, nrows=n_panels, sharex=True, squeeze=False)
 
-        Parameters
-        ----------
-        ax : sequence of matplotlib Axes, default=None
-            One for each band; a new figure if not given.
-        """
-        if ax is None:
-            plt = require("matplotlib.pyplot", "plot", "a picture")
-            size = (8.0, 1.2 + 2.1 * len(self.bands))
-            _, ax = plt.subplots(len(self.bands), 1, sharex=True, figsize=size, layout="constrained", squeeze=False)
-        panels = np.ravel(ax)
+    def _draw(self, ax: Any) -> None:
+        self.ax_ = panels = np.ravel(ax)
         for panel, (name, (lower, upper)) in zip(panels, self.bands.items(), strict=True):
             finite = np.isfinite(upper)
             top = 1.1 * float(upper[finite].max()) if finite.any() else 1.0
@@ -170,8 +162,6 @@ class RegularizationPathDisplay:
         panels[0].legend(frameon=False)
         panels[0].set_title(self.title, loc="left", fontsize=11)
         panels[-1].set_xlabel("strength of the penalty, lam" if self.axis == "lam" else "C")
-        self.ax_, self.figure_ = panels, panels[0].figure
-        return self
 
 
 def draw_band(ax: Any, x: Any, lower: Array, upper: Array, edge: Array) -> None:
@@ -203,7 +193,7 @@ STEP_CRITERIA = {
 
 @final
 @dataclass(eq=False, repr=False)
-class StepwiseDisplay:
+class StepwiseDisplay(Display):
     """Certified intervals of the criterion along the path, with the feature that left or came at each step.
 
     Parameters
@@ -281,7 +271,7 @@ class StepwiseDisplay:
         steps = f"{len(self.moves)} step" + ("" if len(self.moves) == 1 else "s")
         return f"{self.n_features[0]} to {self.n_features[-1]} features in {steps}, {proof}, {trainings}"
 
-    def plot(self, ax: Any = None, step: int | None = None) -> "StepwiseDisplay":
+    def plot(self, ax: Any = None, step: int | None = None) -> Self:
         """Draw the criterion along the path, or the candidates of one step.
 
         Parameters
@@ -292,15 +282,19 @@ class StepwiseDisplay:
             A step to look into: its candidates in ascending order of their first lower bounds, in which the paper's
             Algorithm 4 goes through them, with the bounds they ended with and the value to beat.
         """
-        if step is None:
-            return self._plot_path(ax)
-        if not 0 <= step < len(self.steps):
+        if step is not None and not 0 <= step < len(self.steps):
             raise ValueError(f"step must be from 0 to {len(self.steps) - 1}; got {step!r}.")
-        return self._plot_step(make_axes(ax, 3.6), step)
+        self._step = step
+        return super().plot(ax)
 
-    def _plot_path(self, ax: Any) -> "StepwiseDisplay":
+    def _height(self) -> float:
+        return 4.4 if self._step is None and len(self.moves) <= MAX_NAMED_STEPS else 3.6
+
+    def _draw(self, ax: Any) -> None:
+        if self._step is not None:
+            self._draw_step(ax, self._step)
+            return
         named = len(self.moves) <= MAX_NAMED_STEPS
-        ax = make_axes(ax, height=4.4 if named else 3.6)
         places = np.arange(self.lower.size)
         draw_band(ax, places, self.lower, self.upper, self.upper)
         doubtful = 1 + np.flatnonzero(~self.proven[: len(self.moves)])
@@ -324,10 +318,8 @@ class StepwiseDisplay:
         ax.locator_params(axis="y", integer=self.criterion == "error", nbins=6)
         ax.legend(frameon=False)
         ax.set_title(self.title, loc="left", fontsize=11)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
-    def _plot_step(self, ax: Any, step: int) -> "StepwiseDisplay":
+    def _draw_step(self, ax: Any, step: int) -> None:
         first, lower, upper, value = self.steps[step]
         order = np.argsort(first, kind="stable")
         places = np.arange(order.size)
@@ -341,8 +333,6 @@ class StepwiseDisplay:
         ax.locator_params(axis="y", integer=self.criterion == "error", nbins=6)
         ax.set_title(f"step {step + 1}: {order.size} candidates")
         ax.legend(loc="lower right", framealpha=0.9)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
 
 def name_step(step: Any, names: Sequence[str] | None) -> str:

@@ -28,12 +28,10 @@ MARKS = "marks"
 """The id of the marks of a picture, one per row or step, over which a report shows text."""
 
 
-def make_axes(ax: Any, height: float) -> Any:
-    """The axes to draw on; those of a new figure where none are given."""
-    if ax is not None:
-        return ax
+def new_axes(height: float, width: float = 8.0, **options: Any) -> Any:
+    """The axes of a new figure; ``options``: those of ``subplots`` for several."""
     plt = require("matplotlib.pyplot", "plot", "a picture")
-    return plt.subplots(figsize=(8.0, height), layout="constrained")[1]
+    return plt.subplots(figsize=(width, height), layout="constrained", **options)[1]
 
 
 def middle(bounds: ScoreBounds) -> Array:
@@ -132,7 +130,7 @@ HELD_OUT_GROUPS: Groups = {1: ("correct", BLUE), -1: ("wrong", ORANGE), 0: ("ope
 
 
 class Display(ABC):
-    """A picture on one pair of axes: the constructor stores what it shows."""
+    """A picture: the constructor stores what it shows."""
 
     @abstractmethod
     def _draw(self, ax: Any) -> None: ...
@@ -140,17 +138,20 @@ class Display(ABC):
     def _height(self) -> float:
         return 3.6
 
+    def _new_axes(self) -> Any:
+        return new_axes(self._height())
+
     def plot(self, ax: Any = None) -> Self:
         """Draw it.
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
+        ax : matplotlib Axes, or a sequence of them for several pictures, default=None
             Where to draw; a new figure if not given.
         """
-        self.ax_ = ax = make_axes(ax, self._height())
-        self.figure_ = ax.figure
-        self._draw(ax)
+        self.ax_ = self._new_axes() if ax is None else ax
+        self.figure_ = np.ravel(self.ax_)[0].figure
+        self._draw(self.ax_)
         return self
 
 
@@ -362,8 +363,8 @@ def format_counts(least: int, most: int) -> str:
 
 @final
 @dataclass(eq=False, repr=False)
-class ConfusionDisplay:
-    """A certified matrix of the rows of each class by their labels, and the rows whose labels are least certain.
+class ConfusionDisplay(Display):
+    """A certified matrix of the rows of each class by their labels, and, in a new figure, the rows whose labels are least certain.
 
     Parameters
     ----------
@@ -480,24 +481,13 @@ class ConfusionDisplay:
             sides,
         )
 
-    def plot(self, ax: Any = None) -> "ConfusionDisplay":
-        """Draw the confusion matrix and, in a new figure, the rows that are least certain beside it.
+    def _new_axes(self) -> Any:
+        size = max(3.6, 0.34 * len(self.classes) + 1.2)
+        ax, beside = new_axes(max(size, 3.8), size + 5.4, ncols=2)
+        self._draw_rows(beside)
+        return ax
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Where to draw the confusion matrix alone; a new figure of both if not given.
-        """
-        if ax is None:
-            plt = require("matplotlib.pyplot", "plot", "a picture")
-            size = max(3.6, 0.34 * len(self.classes) + 1.2)
-            _, (ax, beside) = plt.subplots(1, 2, figsize=(size + 5.4, max(size, 3.8)), layout="constrained")
-            self._draw_rows(beside)
-        self._draw_matrix(ax)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
-
-    def _draw_matrix(self, ax: Any) -> None:
+    def _draw(self, ax: Any) -> None:
         n_classes = len(self.classes)
         totals = np.maximum(self.most.sum(axis=1, keepdims=True), 1)
         ax.imshow(self.most / totals, cmap="Blues", vmin=0.0, vmax=1.0)

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import binomtest
 
-from glru.display.scores import BLUE, GREY, MARKS, make_axes, shorten
+from glru.display.scores import BLUE, GREY, MARKS, new_axes, shorten
 from glru.linalg import Array
 from glru.model_selection import LOOCVResult
 from glru.report.frame import (
@@ -160,7 +160,7 @@ def roc_section(result: LOOCVResult) -> Section:
         f"at most {100 * at:.3g} % false alarms\n{100 * a:.4g} to {100 * b:.4g} % recognised"
         for at, a, b in zip(grid, low, high, strict=True)
     ]
-    ax = make_axes(None, 4.4)
+    ax = new_axes(4.4)
     ax.fill_between(grid, low, high, color=BLUE, alpha=0.3)
     ax.plot(grid, 0.5 * (low + high), "o-", color=BLUE, markersize=3, gid=MARKS)
     ax.plot([0.0, 1.0], [0.0, 1.0], color=GREY, linewidth=0.8)
@@ -192,7 +192,7 @@ def calibration_section(result: LOOCVResult, classes: tuple[str, str]) -> Sectio
         marks.append((0.5 * (low + high), count / part.size, least, most))
         rows.append([(low, high), f"{count:,} of {part.size:,}", count / part.size, f"{least:.3g} to {most:.3g}"])
     at, share, bottom, top = np.transpose(marks)
-    ax, edge = make_axes(None, 4.4), max(top.max(), at.max())
+    ax, edge = new_axes(4.4), max(top.max(), at.max())
     ax.vlines(at, bottom, top, color=BLUE)
     ax.plot(at, share, "o", color=BLUE, gid=MARKS, label="observed, with the 95 % interval of sampling")
     ax.plot([0.0, edge], [0.0, edge], color=GREY, linewidth=0.8)

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glru._options import Budget, OutOfTime
-from glru._results import Shown, make_frame, show_interval
+from glru._results import Shown, find_display, make_frame, show_interval
 from glru.cascade import reporter
 from glru.linalg import FEW, Array, calm_blas
 from glru.problem import Problem
@@ -117,8 +116,7 @@ class FeatureImportance(Shown):
             [_label(self.features[k]) for k in self.order],
             f"increase without the feature: {self.criterion.replace('_', ' ')}",
         )
-        # Pictures are a layer above, and are loaded only for those who draw.
-        kind = import_module("glru.display").IntervalsDisplay
+        kind = find_display("IntervalsDisplay")
         return kind(self.lower[self.order], self.upper[self.order], names, label).plot(ax)
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:

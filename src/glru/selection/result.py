@@ -2,13 +2,12 @@
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._results import Shown, make_frame, show_interval
+from glru._results import Shown, find_display, make_frame, show_interval
 from glru.linalg import Array
 
 MAX_PRINTED = 10
@@ -172,8 +171,7 @@ class StepwiseResult(Shown):
         step : int, default=None
             The step whose candidates are drawn; the whole path if not given.
         """
-        # Pictures are a layer above, and are loaded only for those who draw.
-        return import_module("glru.display").StepwiseDisplay.from_result(self).plot(ax, step)
+        return find_display("StepwiseDisplay").from_result(self).plot(ax, step)
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         n_moves = sum(step.action != "stop" for step in self.path)
