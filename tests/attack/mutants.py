@@ -359,6 +359,11 @@ MUTANTS: dict[str, Mutant] = {
         lambda radius: lambda self: 0.9 * self.nu if np.isfinite(radius(self)) else np.inf,
         AFTER,
     ),
+    "half-of-what-a-newton-step-misses": Mutant(
+        "glru.regions.local:LocalEllipsoid._after_step",
+        result(lambda ends: [(point, 0.5 * radius, times) for point, radius, times in ends]),
+        SLACK,
+    ),
     # The metric of the Hessian.
     "intercept-forgotten-in-the-metric": Mutant(
         "glru.metric.columns:ColumnMetric.norms", _rows_without_intercept, ROUNDING

@@ -614,6 +614,37 @@ def test_an_ellipsoid_in_a_metric_from_far_away_holds_the_optimum(seed):
     assert not outside(truth.coef, *region.coef_bounds())
 
 
+@pytest.mark.parametrize("moved", [-0.02, 0.02])
+@pytest.mark.parametrize("carried", [False, True])
+def test_a_newton_step_misses_the_optimum_by_a_term_of_second_order(moved, carried):
+    """Curvatures of the Poisson loss grow as fast as they may, and a single column follows them: the bound is attained up to third order."""
+    problem = glru.Problem(np.ones((12, 1)), np.full(12, 3.0), glru.Poisson(), glru.L2(1e-12))
+    truth = retrained(problem)
+    region = LocalEllipsoid.at(problem, glru.Point(np.array([float(truth.coef[0]) + moved]), 0.0))
+    if carried:
+        further = glru.Point(region.point.coef + moved, 0.0)
+        region = LocalEllipsoid.at(problem, further).carry_to(region.point)
+    query = as_matrix(np.ones((1, 1)))
+    lower, upper = region.score_bounds(query)
+    assert not outside(truth.scores(query.data), lower, upper)
+    off = abs(float(truth.coef[0]) - float(region.take_step().coef[0]))
+    assert 0.5 * (upper - lower)[0] <= (1.0 if carried else 0.0) * 0.1 * abs(moved) + 1.1 * off
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_second_order_bounds_of_nearly_dependent_columns(seed):
+    """In a metric that is off by a good share, and in one from a decomposition of the rows."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(30, 4))
+    X[:, 3] = X[:, 2] + 10.0 ** random.integers(-8, -3) * random.normal(size=30)
+    problem = glru.Problem(X, X[:, 0] + random.normal(size=30) > 0.2, penalty=glru.L2(1e-10), fit_intercept=True)
+    truth = retrained(problem)
+    near = glru.Point(np.array([float(w) for w in truth.coef]) + 1e-3 * random.normal(size=4), float(truth.intercept))
+    region = LocalEllipsoid.at(problem, near)
+    for query in (X, random.normal(size=(5, 4))):
+        assert not outside(truth.scores(query), *region.score_bounds(as_matrix(query)))
+
+
 @pytest.mark.parametrize("loss", [glru.Logistic(), glru.Squared()])
 @pytest.mark.parametrize("moved", [0.0, 1.0, 4.0])
 def test_errors_of_scores_in_the_inverse_hessian(loss, moved):

@@ -19,7 +19,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.bounds import Bounds, unbounded, widen
+from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.certificate import score_errors
 from glru.linalg import FEW, TINY, Array, Matrix, gamma
 from glru.losses import Loss
@@ -320,8 +320,36 @@ class LocalEllipsoid(Region):
     def score_bounds(self, X: Matrix) -> Bounds:
         if not np.isfinite(self.radius):
             return unbounded(X.shape[0])
-        scores, errors = centers(X, self.point.coef, self.point.intercept)
-        return widen(scores, self.radius * self.metric.norms(X) + errors + FEW * np.abs(scores))
+        norms, found = self.metric.norms(X), unbounded(X.shape[0])
+        for point, radius, times in [(self.point, self.radius, 1.0), *self._after_step]:
+            scores, errors = centers(X, point.coef, point.intercept)
+            found = intersect(found, widen(scores, radius * norms + times * errors + FEW * np.abs(scores)))
+        return found
+
+    @cached_property
+    def _after_step(self) -> list[tuple[Point, float, float]]:
+        r"""The model one Newton step further, and at least the optimum's distance from it in the metric; nothing where that is no closer.
+
+        On the way to the optimum curvatures change by a factor of at most :math:`e^{\tau E}`, :math:`E = M \kappa r`, so the mean Hessian is between
+        :math:`(1 - e^{-E}) / E = 1 / g` and :math:`(e^E - 1) / E \le 1 / (2 - g)` times that of the centre: the step misses the optimum by at most
+        :math:`(g - 1) \nu`, and by what the gradient and the metric may be off by, which is what :math:`\nu` has more than the computed norm.
+        The last number: how often the rounding of scores counts, once for the products and once for the sum of model and step.
+        """
+        metric, constant = self.metric, self.totals.loss.self_concordance
+        if constant is None or not isinstance(metric, ColumnMetric):
+            return []
+        norm = self._norm_bound
+        if not constant * norm * self.radius < CLOSE:
+            norm = self.largest_norm
+        size = metric.gradient_norm(self.gradient, np.zeros_like(self.gradient))
+        with np.errstate(all="ignore"):
+            exponent = constant * norm * self.radius * (1.0 + FEW) + TINY
+            grown = np.exp(self.exponent * (1.0 + FEW)) * exponent / -np.expm1(-exponent) * (1.0 + FEW)
+            # Both triangular solves of the step err by shares of the norm.
+            radius = float(self.nu * grown - size * (1.0 - 8.0 * metric.solve_error)) * (1.0 + FEW)
+            after = self.take_step()
+        known = np.all(np.isfinite(after.coef)) and np.isfinite(after.intercept)
+        return [(after, radius, 2.0)] if known and radius < self.radius else []
 
     def coef_bounds(self) -> Bounds:
         return widen(self.point.coef, self._axis_widths[: self.point.coef.size])
