@@ -43,6 +43,22 @@ def test_the_path_of_memory_and_of_retraining(tmp_path, direction, fit_intercept
         assert np.all(np.maximum(mine.lower, theirs.lower) <= np.minimum(mine.upper, theirs.upper))
 
 
+@pytest.mark.parametrize("criterion", ["error", "log_loss"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_first_elimination_takes_few_passes(tmp_path, criterion, seed):
+    random = np.random.default_rng(seed)
+    X, coef = random.normal(size=(21_000, 12)), random.normal(size=12) * np.where(np.arange(12) % 2, 0.02, 0.5)
+    y = X @ coef + random.logistic(size=len(X)) > 0.0
+    problem = glru.Problem(
+        mapped(tmp_path, X[:20_000]), y[:20_000], penalty=glru.L2(1e-4), fit_intercept=True, block_bytes=2**20
+    )
+    solution = glru.solve(problem)
+    before = problem.traffic.passes
+    step = glru.stepwise(solution, X_val=X[20_000:], y_val=y[20_000:], criterion=criterion, forced=True, max_steps=1)
+    assert step.certified
+    assert problem.traffic.passes - before <= 5
+
+
 def test_groups_kept_columns_and_solutions(tmp_path):
     X, y, X_val, y_val = _split(2)
     options = {"penalty": glru.L2(0.05)}

@@ -347,7 +347,7 @@ class LocalEllipsoid(Region):
             grown = np.exp(self.exponent * (1.0 + FEW)) * exponent / -np.expm1(-exponent) * (1.0 + FEW)
             # Both triangular solves of the step err by shares of the norm.
             radius = float(self.nu * grown - size * (1.0 - 8.0 * metric.solve_error)) * (1.0 + FEW)
-            after = self.take_step()
+            after = self.point.move(self.step)
         known = np.all(np.isfinite(after.coef)) and np.isfinite(after.intercept)
         return [(after, radius, 2.0)] if known and radius < self.radius else []
 
