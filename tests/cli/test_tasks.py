@@ -63,7 +63,7 @@ def test_three_classes_without_a_word(tumours, tmp_path):
     )
     assert result["constant_answer"]["errors"] == 60 - max(np.unique(y, return_counts=True)[1])
     text = page.read_text()
-    assert all(heading in text for heading in ("Confusion matrix", "macro F1", "Coefficients", "Least certain rows"))
+    assert all(heading in text for heading in ("Confusion matrix", "macro F1", "Coefficients", "Rows to inspect"))
     assert picture.stat().st_size > 1000
 
 

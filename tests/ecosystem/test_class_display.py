@@ -63,7 +63,7 @@ def test_the_report_shows_the_confusion_matrix_and_escapes_names():
     X, y = wine()
     result = glru.loocv(glru.Problem(X, y, glru.Multinomial(), glru.L2(1.0), True, "sum"))
     sections = list_loocv_sections(result)
-    assert [section.title for section in sections] == ["Confusion matrix", "Least certain rows"]
+    assert [section.title for section in sections] == ["Confusion matrix", "Rows to inspect"]
     text = "".join(section.body for section in sections)
     assert "&lt;barolo&gt;" in text and "<barolo>" not in text
     least, _ = result.confusion_matrix()

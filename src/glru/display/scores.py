@@ -349,11 +349,18 @@ HELD_OUT, CHANGED = ("class", "held-out label"), ("label before the change", "la
 """What the lines and columns of the matrix are."""
 
 
+def measure_leads(bounds: ScoreBounds) -> Array:
+    """About how far the label of each row is from another one; -1 where it is open."""
+    scores = middle(bounds)
+    if scores.ndim == 1:
+        return np.where(bounds.decided, np.abs(scores), -1.0)
+    ordered = np.sort(scores, axis=1)
+    return np.where(bounds.decided, ordered[:, -1] - ordered[:, -2], -1.0)
+
+
 def rank_least_certain(bounds: ScoreBounds, most: int) -> NDArray[np.intp]:
     """The rows whose labels are least certain: open ones, then those whose class leads the next one least."""
-    ordered = np.sort(np.nan_to_num(bounds.middle, nan=0.0), axis=1)
-    margins = np.where(bounds.decided, ordered[:, -1] - ordered[:, -2], -1.0)
-    return np.argsort(margins, kind="stable")[:most]
+    return np.argsort(measure_leads(bounds), kind="stable")[:most]
 
 
 def format_counts(least: int, most: int) -> str:

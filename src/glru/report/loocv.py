@@ -1,14 +1,15 @@
 """The sections of a report of leave-one-out cross-validation."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.bounds import ScoreBounds, residuals
+from glru.bounds import Bounds, ScoreBounds, residuals
 from glru.deletion import Ranking
 from glru.display import IntervalsDisplay, LOOCVDisplay
-from glru.display.scores import Display, rank_least_certain, shorten, sort_sides
+from glru.display.scores import Display, measure_leads, shorten, sort_sides
 from glru.model_selection import LOOCVResult
 from glru.report.frame import Cell, Section, draw, format_count, format_interval, format_number, table
 from glru.report.quality import calibration_section, roc_section
@@ -30,37 +31,38 @@ def confusion_table(least: NDArray[np.int64], most: NDArray[np.int64], classes: 
     return table([corner, *classes], [[name, *map(tuple, line)] for name, line in zip(classes, ends, strict=True)])
 
 
-def _list_least_certain(result: LOOCVResult, classes: Sequence[str], name: Callable[[int], str]) -> Section:
-    joint = result.problem.loss.several
-    header = ["row", "class", "held-out class", f"{'probability' if joint else 'score'} of its class", "verdict"]
-    text = "Open rows, then those whose held-out class leads the next one least. Click a column name to sort."
-    body = least_certain_table(result.bounds, result.y, classes, joint, name, KINDS, header)
-    return Section("Least certain rows", text, body)
-
-
-def least_certain_table(
+def list_labels(
     bounds: ScoreBounds,
-    places: NDArray[np.intp],
+    targets: NDArray[Any],
     classes: Sequence[str],
-    joint: bool,
+    ends: Bounds,
     name: Callable[[int], str],
     kinds: dict[int, tuple[str, str]],
     header: Sequence[str],
-) -> str:
-    """The rows whose labels are least certain, with bounds of the probability (or score) of the class that each is compared with."""
-    verdicts, order = bounds.verdicts(places), rank_least_certain(bounds, MAX_LISTED)
-    lower, upper = bounds.probabilities() if joint else bounds
+) -> Section:
+    """The rows to inspect, with their classes, their labels, and the ``ends`` of a number of each."""
+    verdicts, places = bounds.verdicts(targets), bounds.places(targets)
+    (lower, upper), changed = ends, np.select([verdicts == 0, verdicts < 0], [0, 1], 2)
+    order = np.lexsort((measure_leads(bounds), changed))[:MAX_LISTED]
     rows: list[list[Cell]] = [
         [
             name(int(row)),
             classes[places[row]],
             classes[bounds.predicted[row]] if bounds.decided[row] else "open",
-            (float(lower[row, places[row]]), float(upper[row, places[row]])),
+            (float(lower[row]), float(upper[row])),
             kinds[int(verdicts[row])][1],
         ]
         for row in order
     ]
-    return table(header, rows, [kinds[int(verdicts[row])][0] for row in order])
+    text = "Open labels first, then wrong or changed ones, then the least certain. Click a column name to sort."
+    return Section("Rows to inspect", text, table(header, rows, [kinds[int(verdicts[row])][0] for row in order]))
+
+
+def take_own(bounds: ScoreBounds, places: NDArray[np.intp], joint: bool) -> Bounds:
+    """Bounds of the probability, or of the score, of one class of each row."""
+    rows = np.arange(places.size)
+    lower, upper = bounds.probabilities() if joint else bounds
+    return lower[rows, places], upper[rows, places]
 
 
 STAGE_NAMES = {"undetermined": "open", "wide": "wider than asked"}
@@ -87,7 +89,11 @@ def list_loocv_sections(
         sections = _list_score_sections(result, classes or ("-1", "+1"), name)
     else:
         names = [str(label) for label in result.classes]  # type: ignore[union-attr]
-        sections = [_count_labels(result, names), _list_least_certain(result, names, name)]
+        joint = result.problem.loss.several
+        header = ["row", "class", "held-out class", f"{'probability' if joint else 'score'} of its class", "verdict"]
+        ends = take_own(result.bounds, result.y, joint)
+        rows = list_labels(result.bounds, result.y, names, ends, name, KINDS, header)
+        sections = [_count_labels(result, names), rows]
     if influence is not None:
         sections.append(_show_influence(influence, result, classes or ("-1", "+1"), name))
     return sections
@@ -126,7 +132,8 @@ def _list_score_sections(result: LOOCVResult, classes: tuple[str, str], name: Ca
         sections.append(roc_section(result))
     if result.problem.loss.probabilities:
         sections.append(calibration_section(result, classes))
-    return [*sections, _list_rows(result, verdicts, class_name, name)]
+    header = ["row", "class", "held-out class", "score", "verdict"]
+    return [*sections, list_labels(result.bounds, y, classes, result.bounds, name, KINDS, header)]
 
 
 def describe_open(result: LOOCVResult) -> list[str]:
@@ -139,30 +146,6 @@ def describe_open(result: LOOCVResult) -> list[str]:
         verb = "has a proven label but an interval" if n_wide == 1 else "have proven labels but intervals"
         found.append(f"{format_count(n_wide, 'row')} {verb} wider than asked")
     return found
-
-
-def _list_rows(
-    result: LOOCVResult, verdicts: NDArray[np.int8], class_name: Callable[[float], str], name: Callable[[int], str]
-) -> Section:
-    """List open and wrong rows, then those nearest to the threshold."""
-    (lower, upper), labels = result.bounds, result.bounds.signs
-    distance = np.minimum(np.abs(lower), np.abs(upper))
-    order = np.lexsort((distance, np.where(verdicts == 0, 0, np.where(verdicts == -1, 1, 2))))[:MAX_LISTED]
-    rows: list[list[Cell]] = [
-        [
-            name(row),
-            class_name(result.y[row]),
-            class_name(labels[row]),
-            (float(lower[row]), float(upper[row])),
-            STAGE_NAMES.get(result.stages[row], str(result.stages[row])),
-            KINDS[int(verdicts[row])][1],
-        ]
-        for row in order
-    ]
-    header = ["row", "class", "held-out class", "score", "decided by", "verdict"]
-    kinds = [KINDS[int(verdicts[row])][0] for row in order]
-    text = "Open rows, then wrong ones, then those nearest to the threshold. Click a column name to sort."
-    return Section("Rows to inspect", text, table(header, rows, kinds))
 
 
 def _list_regression_sections(result: LOOCVResult, name: Callable[[int], str]) -> list[Section]:

@@ -13,7 +13,7 @@ from glru.linalg import Array
 from glru.losses import Loss
 from glru.model_selection import LOOCVPath
 from glru.report.frame import Cell, Section, draw, format_interval, format_number, table
-from glru.report.loocv import MAX_LISTED, SIDES, confusion_table, draw_display, least_certain_table
+from glru.report.loocv import MAX_LISTED, SIDES, confusion_table, draw_display, list_labels, take_own
 from glru.selection import StepwiseResult
 
 KINDS = {1: ("good", "label unchanged"), -1: ("bad", "label changed"), 0: ("open", "label open")}
@@ -41,14 +41,10 @@ def _list_class_sections(
     """The labels of a multinomial model before and after, and the queries whose labels are least certain."""
     text = "Queries by their label before the change (lines) and by that of the retrained model (columns)."
     header = ["query", "label before", "label after", "probability of the label before", "verdict"]
-    body = least_certain_table(bounds, before, classes, True, names.__getitem__, KINDS, header)
+    ends = take_own(bounds, before, True)
     return [
         Section("Labels before and after", text, confusion_table(*bounds.confusion(before), classes, "before")),
-        Section(
-            "Queries to inspect",
-            "Open labels first, then those whose class leads the next one least. Click a column name to sort.",
-            body,
-        ),
+        list_labels(bounds, before, classes, ends, names.__getitem__, KINDS, header),
     ]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._options import Budget, OutOfTime
-from glru._results import Shown, find_display, make_frame, show_interval
+from glru._results import Drawable, find_display, make_frame, show_interval
 from glru.cascade import reporter
 from glru.linalg import FEW, Array, calm_blas
 from glru.problem import Problem
@@ -24,7 +24,7 @@ MAX_PRINTED = 10
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class FeatureImportance(Shown):
+class FeatureImportance(Drawable):
     """The certified increase of a criterion when a feature, or a group of features, is left out.
 
     Attributes
@@ -104,20 +104,13 @@ class FeatureImportance(Shown):
         }
         return make_frame(columns)
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the intervals, the most important feature on top; returns a :class:`glru.display.IntervalsDisplay`.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Where to draw; a new figure if not given.
-        """
+    def _display(self) -> Any:
         names, label = (
             [_label(self.features[k]) for k in self.order],
             f"increase without the feature: {self.criterion.replace('_', ' ')}",
         )
         kind = find_display("IntervalsDisplay")
-        return kind(self.lower[self.order], self.upper[self.order], names, label).plot(ax)
+        return kind(self.lower[self.order], self.upper[self.order], names, label)
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         state = " (interrupted)" if self.interrupted else ""
