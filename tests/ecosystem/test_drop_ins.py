@@ -278,7 +278,7 @@ def test_scorers_of_predictions_are_certified_ones():
         ({"f1": "f1", "recall": "recall"}, "got dict. For several scores, use glru.cross_validate"),
         (["f1"], "got list. For several scores"),
         (recall_score, "Please use `make_scorer`"),
-        (lambda model, X, y: model.predict(X), "scoring must return one number"),
+        (lambda model, X, y: model.predict(X), "scoring must return a number"),
     ],
 )
 def test_scorings_that_are_refused(scoring, message):

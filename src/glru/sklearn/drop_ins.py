@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._options import warn_caller
-from glru.cascade import Report, reporter
+from glru.cascade import Report
 from glru.linalg import Array, move_like
 from glru.losses import Gamma, Loss, Tweedie
 from glru.model_selection.cross_validation import CrossValResult, Rows
@@ -197,41 +197,20 @@ def _warn_of_failures(scores: Array, found: HeldOut) -> Array:
 
 def score_refits(
     asked: "Validation", scorers: dict[str, Any], splits: list[tuple[Rows, Rows]], error_score: ErrorScore
-) -> tuple[dict[str, Array], Array, Array]:
-    """One score per split by user-defined scorers, which get the estimator fitted to the split's train rows.
+) -> dict[str, Any]:
+    """Times and scores of user-defined scorers, by scikit-learn: each gets the estimator fitted to a split's train rows."""
+    from sklearn.model_selection import cross_validate
 
-    Also the seconds of every fit and of every scoring. A callable may return a dict of scores, whose names are then those of the result.
-    """
-    from sklearn.base import clone
-    from sklearn.utils.validation import _check_method_params
-
-    estimator, X, y, params = asked.estimator, asked.X, asked.y, dict(asked.params or {})
+    params = dict(asked.params or {})
     if asked.sample_weight is not None:
-        params[name_weight(estimator)] = np.asarray(asked.sample_weight)
-    _refuse_weights_of_one_vs_rest(estimator, params)
-    found: list[dict[str, float]] = []
-    seconds = np.empty((2, len(splits)))
-    with reporter(asked.progress) as report:
-        for done, (train, test) in enumerate(splits):
-            begin = time.perf_counter()
-            options = _check_method_params(X, params, train)
-            fitted = clone(estimator).fit(rows_of(X, train), rows_of(y, train), **options)
-            middle = time.perf_counter()
-            scores: dict[str, float] = {}
-            for name, scorer in scorers.items():
-                try:
-                    value = scorer(fitted, rows_of(X, test), rows_of(y, test))
-                except Exception as error:
-                    value = score_failure(error, error_score)
-                named = value if isinstance(value, dict) else {name: value}
-                scores |= {key: _to_number(number, scorer) for key, number in named.items()}
-            found.append(scores)
-            seconds[:, done] = middle - begin, time.perf_counter() - middle
-            report("training", done + 1, len(splits))
-    values = {
-        name: np.array([scores.get(name, np.nan) for scores in found]) for name in {k: 0 for s in found for k in s}
-    }
-    return values, seconds[0], seconds[1]
+        params[name_weight(asked.estimator)] = np.asarray(asked.sample_weight)
+    _refuse_weights_of_one_vs_rest(asked.estimator, params)
+    # A single callable may return a dict of scores, whose names are then those of the result.
+    scoring = scorers["score"] if list(scorers) == ["score"] else scorers
+    found: dict[str, Any] = cross_validate(
+        asked.estimator, asked.X, asked.y, scoring=scoring, cv=splits, params=params, error_score=error_score
+    )
+    return found
 
 
 def _refuse_weights_of_one_vs_rest(estimator: Any, params: dict[str, Any]) -> None:
@@ -497,9 +476,8 @@ def validate_splits(
     if len(proven) < len(scorers):
         others = {name: scorer for name, scorer in scorers.items() if name not in proven}
         splits = splits or list_splits(adapted, asked.cv, asked.groups)
-        values, fit_time, score_time = score_refits(asked, others, splits, error_score)
-        result["fit_time"], result["score_time"] = result["fit_time"] + fit_time, result["score_time"] + score_time
-        result |= {f"test_{name}": value for name, value in values.items()}
+        refits = score_refits(asked, others, splits, error_score)
+        result = refits | result | {name: result[name] + refits[name] for name in ("fit_time", "score_time")}
     if return_indices:
         result["indices"] = {"train": tuple(train for train, _ in splits), "test": tuple(test for _, test in splits)}
     return result
