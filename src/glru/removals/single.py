@@ -41,7 +41,7 @@ from glru.updates.carried_rows import bound_carried, has_carried
 from glru.updates.centred_rows import bound_centred, has_centred
 from glru.updates.kink_rows import KinkRows, has_kinks
 from glru.updates.local_rows import LocalRows, candidate_cost, has_local_rows, has_piece_rows
-from glru.updates.product_rows import MIN_STEPS, ProductRows, estimate_product_cost, has_product_rows
+from glru.updates.product_rows import MIN_STEPS, USUAL_BASE_STEPS, ProductRows, estimate_product_cost, has_product_rows
 from glru.updates.row_models import has_wide_rows
 from glru.updates.second_order import bound_to_second_order
 from glru.updates.support_rows import SupportRows
@@ -210,7 +210,8 @@ class SingleRemovals(OneScore):
         """Whether steps by products with X decide labels, and cost less than a factor where there is one."""
         problem, run = self.problem, self.run
         asked = run.only_labels and run.bound in ("auto", "primal") and not problem.matrix.stores_zeros
-        if not asked or estimate_product_cost(problem, MIN_STEPS * run.n_open) > self._estimate_factor_cost():
+        n_steps = MIN_STEPS * run.n_open + USUAL_BASE_STEPS
+        if not asked or estimate_product_cost(problem, n_steps) > self._estimate_factor_cost():
             return False
         return has_product_rows(problem)
 

@@ -38,8 +38,8 @@ BATCH_ENTRIES, TRIED_ROWS = 1 << 19, 8
 N_DIRECTIONS, ROWS_PER_DIRECTION = 16, 16
 """Most directions that the preconditioner knows; and the number of open rows that pay for one."""
 
-BASE_STEPS, BASE_SHARE = 20, 1e-2
-"""Most steps of the model of all rows, and the share of the gradient of a typical removal that its own is brought below."""
+BASE_STEPS, USUAL_BASE_STEPS, BASE_SHARE = 20, 10.0, 1e-2
+"""Most steps of the model of all rows, about how many it takes, and the share of the gradient of a typical removal that its own is brought below."""
 
 MIN_STEPS = 3.0
 """Steps that a row takes at least, with the product that begins them."""
