@@ -1,6 +1,6 @@
 """Every data set at hand and hostile generated ones: each question against one fit, and against scikit-learn.
 
-``python -m benchmarks zoo [--quick] [--only TEXT] [--what fit,loo] [--limit SECONDS] [--out FILE] [--labels]``
+``python -m benchmarks zoo [--quick] [--short] [--only TEXT] [--what fit,loo] [--limit SECONDS] [--jobs N] [--out FILE] [--labels]``
 
 A line is a data set (each file in ``GLRU_DATA`` and each shape below; columns as they are, and scaled) with a strength ``lam`` under the mean of the losses,
 with or without an intercept; logistic loss, or squared loss where the targets are numbers. All times are processor time of one thread, the shortest
@@ -23,13 +23,16 @@ import argparse
 import csv
 import json
 import os
+import queue
 import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -314,7 +317,12 @@ class Worker:
             command = [sys.executable, "-c", "from benchmarks.zoo import work; work()"]
             threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
             self.process = subprocess.Popen(
-                command, env=os.environ | threads, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                command,
+                env=os.environ | threads,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,  # an interruption is for the process that asks
             )
         self.process.stdin.write(json.dumps([key, self.limit, what, known]) + "\n")
         self.process.stdin.flush()
@@ -322,10 +330,15 @@ class Worker:
         answer = self.process.stdout.readline() if ready else ""
         if answer:
             return json.loads(answer)
-        self.process.kill()
-        self.process.wait()
-        self.process = None
+        self.end()
         return None
+
+    def end(self) -> None:
+        """End the process, if there is one."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
 
 
 def missed(row: dict) -> list[str]:
@@ -354,53 +367,74 @@ def lines(arguments):
     """The keys of all lines: name, scaled, exponent, intercept."""
     there = sorted(path.stem for path in folder().glob("*.npz")) if folder() is not None else []
     names = [*SHAPES, *(name for name in there if name in QUICK or not arguments.quick)]
+    few = arguments.quick or arguments.short
     for name in names:
         for scaled in (False,) if arguments.quick and name in SHAPES else (False, True):
-            shown = f"{name}{', scaled' if scaled else ''}"
-            if arguments.only and arguments.only not in shown:
-                continue
-            for exponent in (-5, -10) if arguments.quick else EXPONENTS:
-                for intercept in (True,) if arguments.quick else (True, False):
-                    yield shown, (name, scaled, exponent, intercept)
+            if not arguments.only or arguments.only in title(name, scaled):
+                for exponent in (-5, -10) if few else EXPONENTS:
+                    for intercept in (True,) if few else (True, False):
+                        yield name, scaled, exponent, intercept
+
+
+def title(name: str, scaled: bool) -> str:
+    """What a line shows as its data."""
+    return f"{name}, scaled" if scaled else name
 
 
 def run(options: Sequence[str] = ("--quick",)) -> None:
     """Ask every line every question, print the lines, and say which targets are met."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks zoo")
-    parser.add_argument(
-        "--quick", action="store_true", help="a few data sets, two strengths, only with an intercept; minutes"
-    )
+    parser.add_argument("--quick", action="store_true", help="--short, and a few data sets only; minutes")
+    parser.add_argument("--short", action="store_true", help="two strengths, only with an intercept")
     parser.add_argument("--only", help="data sets whose name has this in it")
     parser.add_argument("--what", default=",".join(QUESTIONS), help=f"of {', '.join(QUESTIONS)}")
     parser.add_argument("--limit", type=float, help="seconds per question; 60, or 10 with --quick")
+    parser.add_argument("--jobs", type=int, default=1, help="lines at a time; leave a core free")
     parser.add_argument("--out", type=Path, help="a CSV file; lines that it holds already are not asked again")
     parser.add_argument("--labels", action="store_true", help="also compare some rows with models trained without them")
     arguments = parser.parse_args(options)
     what = arguments.what.split(",") + ["labels"] * arguments.labels
-    worker = Worker(arguments.limit or (10.0 if arguments.quick else 60.0))
     header = [*KEY, *(column for columns in COLUMNS.values() for column in columns), "missed"]
-    kept, rows = {}, []
+    kept, free, lock, stopped = {}, queue.SimpleQueue(), threading.Lock(), threading.Event()
     if arguments.out and arguments.out.exists():
         with arguments.out.open(newline="") as file:
             kept = {tuple(row[k] for k in ("data", "lam", "intercept")): row for row in csv.DictReader(file)}
-    print("  ".join(header))
-    for shown, key in lines(arguments):
-        lam = f"2^{key[2]}"
-        row = kept.setdefault((shown, lam, str(key[3])), {"data": shown, "lam": lam, "intercept": str(key[3])})
+    workers = [Worker(arguments.limit or (10.0 if arguments.quick else 60.0)) for _ in range(arguments.jobs)]
+    for worker in workers:
+        free.put(worker)
+
+    def answer(key) -> dict:
+        shown, lam, intercept = title(key[0], key[1]), f"2^{key[2]}", str(key[3])
+        row = kept.get((shown, lam, intercept), {"data": shown, "lam": lam, "intercept": intercept})
+        worker = free.get()
         for question in what:
-            if not any(row.get(column) for column in COLUMNS[question]):
+            if not stopped.is_set() and not any(row.get(column) for column in COLUMNS[question]):
                 row |= worker.ask(key, "size", {}) or {} if not row.get("rows") else {}
-                answer = worker.ask(key, question, row)
-                row |= {COLUMNS[question][0]: "?"} if answer is None else answer
-        row["missed"] = " ".join(missed(row))
-        rows.append(row)
-        print("  ".join(str(row.get(column, "")) for column in header), flush=True)
-        if arguments.out:
-            with arguments.out.open("w", newline="") as file:
-                writer = csv.DictWriter(file, header, extrasaction="ignore")
-                writer.writeheader()
-                writer.writerows(kept.values())
-    summarise(rows)
+                found = worker.ask(key, question, row)
+                row |= {COLUMNS[question][0]: "?"} if found is None else found
+        free.put(worker)
+        with lock:
+            if stopped.is_set():
+                return row
+            row["missed"] = " ".join(missed(row))
+            kept[shown, lam, intercept] = row
+            print("  ".join(str(row.get(column, "")) for column in header), flush=True)
+            if arguments.out:
+                with arguments.out.open("w", newline="") as file:
+                    writer = csv.DictWriter(file, header, extrasaction="ignore")
+                    writer.writeheader()
+                    writer.writerows(kept.values())
+        return row
+
+    print("  ".join(header))
+    pool = ThreadPoolExecutor(arguments.jobs)
+    try:
+        summarise(list(pool.map(answer, lines(arguments))))
+    finally:
+        stopped.set()
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.end()
 
 
 def summarise(rows: list[dict]) -> None:
