@@ -348,11 +348,11 @@ class Cascade:
 
     def _is_lost(self, method: str) -> bool:
         """Whether a step is to end before its next batch; before the first that does, a row is trained, to know what that takes."""
-        account, training = self._account, self.removals.steps[method][-1]
+        account, sample = self._account, self.removals.sample_step(method)
         rows = self.open_rows()[:1]
-        if account.is_lost() and not account.measured and rows.size and training.applies(self.removals):
+        if account.is_lost() and not account.measured and rows.size and sample.applies(self.removals):
             before, account.measured = account.total, True
-            self.run(training.stage, rows, partial(training.work, self.removals))
+            self.run(sample.stage, rows, partial(sample.work, self.removals))
             account.worth = account.total - before
         return account.is_lost()
 
@@ -552,6 +552,10 @@ class Removals(ABC):
     @abstractmethod
     def steps(self) -> "Mapping[str, tuple[Step[Any], ...]]":
         """The steps of every method, in the order of their price."""
+
+    def sample_step(self, method: str) -> "Step[Any]":
+        """The step whose work on one row tells what training a row takes."""
+        return self.steps[method][-1]
 
     def without(self, place: int) -> tuple[Problem, Point]:
         """The problem in which a row has weight zero, and the old optimum as a point of it."""

@@ -436,13 +436,10 @@ class SingleRemovals(OneScore):
             work.newton(point)
         return work.found
 
-    def training(self, rows: Rows) -> Bounds:
-        """A full training of one row's problem, certified by products with X where these are cheaper than a factor."""
-        if self._trains_by_products:
-            work, point = self.refinement(int(rows[0]))
-            if work.step_by_products(point) is not None:
-                return work.found
-        return super().training(rows)
+    def sample_step(self, method: str) -> Step[Any]:
+        """The step that trains a row by products, where these are cheaper than a factor."""
+        by_products = method == "certified" and self._trains_by_products and self.has_curvature()
+        return REFINE if by_products else super().sample_step(method)
 
     @cached_property
     def _trains_by_products(self) -> bool:
@@ -480,6 +477,14 @@ PRODUCTS = Step(
     SingleRemovals.has_products,
     open_rows,
     SingleRemovals.products,
+)
+
+REFINE = Step(
+    "refine",
+    "a loss with a curvature; a factor for each step of each row",
+    SingleRemovals.has_curvature,
+    one_by_one,
+    SingleRemovals.refine,
 )
 
 TRAINING = Step("training", "nothing; a training of each row's own problem", always, to_train, SingleRemovals.training)
@@ -558,13 +563,7 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             price=2,
             tightens=True,
         ),
-        Step(
-            "refine",
-            "a loss with a curvature; a factor for each step of each row",
-            SingleRemovals.has_curvature,
-            one_by_one,
-            SingleRemovals.refine,
-        ),
+        REFINE,
         Step(
             "training",
             "dense data, the hinge loss, an L2 penalty on every column, few different weights; a training of each row's own problem",
