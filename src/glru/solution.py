@@ -195,9 +195,10 @@ def make_solution(
     """The solution at a point, with all products and the gap computed afresh from the data; ``before``: kept, and with it the expansion there."""
     dual = point.dual
     here = None if before is None or not problem.unpenalised.size else expand(problem, point)
-    if dual is None:
-        dual = find_dual(problem, problem.scores(point.coef, point.intercept))
     scores = None if here is None or here.rows is None else here.rows.scores
+    if dual is None:
+        scores = problem.scores(point.coef, point.intercept) if scores is None else scores
+        dual = find_dual(problem, scores)
     gap = duality.gap(problem, point.coef, point.intercept, dual, scores)
     coef, dual = point.coef.view(), dual.view()
     for array in (coef, dual, gap.scores, gap.correlations, gap.row_terms, gap.column_terms):

@@ -153,6 +153,24 @@ def test_quadratic_descent(seed):
     )
     np.testing.assert_allclose(other, x, atol=1e-7)
     np.testing.assert_allclose(fitted, X @ other, atol=1e-10)
+    scaled, start, scores = np.ascontiguousarray((np.sqrt(curvature)[:, None] * X).T), np.zeros(12), np.zeros(40)
+    # The objective is about 1e3 at the optimum with this constant.
+    visits = kernels.column_descent(scaled, linear, lam, kappa, start, scores, 1e3, 1e-15)
+    assert visits > 0
+    np.testing.assert_allclose(start, x, atol=1e-6)
+    np.testing.assert_allclose(scores, scaled.T @ start, atol=1e-10)
+
+
+def test_column_descent_gives_up():
+    """Nearly equal columns take more sweeps than a Gram matrix costs: what was found until then is no worse than the start, with its scores."""
+    random = np.random.default_rng(0)
+    columns = random.normal(size=40) + 0.01 * random.normal(size=(12, 40))
+    y, x, scores = columns[0] - columns[1] + 0.01 * random.normal(size=40), np.zeros(12), np.zeros(40)
+    linear, none = -columns @ y, np.zeros(12)
+    visits = kernels.column_descent(columns, linear, none, np.full(12, 1e-11), x, scores, 0.5 * float(y @ y), 1e-9)
+    assert visits < 0
+    np.testing.assert_allclose(scores, columns.T @ x, atol=1e-9)
+    assert np.square(scores - y).sum() < np.square(y).sum()
 
 
 @settings(deadline=None, max_examples=200)

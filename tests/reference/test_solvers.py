@@ -595,3 +595,23 @@ def test_pieces_that_few_rows_see_are_not_trusted(fit_intercept):
     y = X @ rng.normal(size=15) + 2.0 * rng.normal(size=600) > 0.0
     problem = glru.Problem(X, y, glru.SmoothedHinge(0.2), glru.L2(1e-3), fit_intercept=fit_intercept)
     assert glru.solve(problem, tol=1e-6).n_iter <= 8
+
+
+@pytest.mark.parametrize(
+    "penalty", [glru.L1(0.02), glru.ElasticNet(0.05, 0.02), glru.L1(1e-5)], ids=["lasso", "elastic net", "weak"]
+)
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("shape", [(80, 15), (30, 90)], ids=["tall", "wide"])
+def test_descent_on_columns(penalty, fit_intercept, shape):
+    """Dense data under the squared loss is trained by sweeps over its columns, sparse data with a Gram matrix: to the same objective."""
+    random = np.random.default_rng(3)
+    X = random.normal(size=shape) * np.exp(random.normal(size=shape[1])) + 3.0
+    y = X[:, :3].sum(axis=1) + random.normal(size=shape[0])
+    for weight in (None, np.where(np.arange(shape[0]) % 5, random.uniform(0.5, 2.0, shape[0]), 0.0)):
+        options = {"loss": glru.Squared(), "penalty": penalty, "fit_intercept": fit_intercept, "sample_weight": weight}
+        first = glru.solve(glru.Problem(X, y, **options), tol=1e-8)
+        second = glru.solve(glru.Problem(sp.csr_array(X), y, **options), tol=1e-8)
+        assert first.status == second.status == "converged"
+        assert first.primal_value == pytest.approx(second.primal_value, rel=2e-8)
+        again = glru.solve(first.problem, tol=1e-8, start=glru.Point(first.coef, first.intercept))
+        assert again.primal_value <= first.primal_value * (1.0 + 2e-8)
