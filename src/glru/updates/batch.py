@@ -31,21 +31,14 @@ FLOOR_FACTOR = 8.0
 
 
 class Certified(NamedTuple):
-    """What is proven about every member of a batch.
+    """What is proven about every member of a batch."""
 
-    Attributes
-    ----------
-    lower, upper : array of shape (n_members,) or (n_queries, n_members)
-        Bounds of scores, where the candidates live.
-    norms : array of shape (n_members,)
-        At least the norms of the gradients at the candidates: the distance that is left, to first order.
-    floors : array of shape (n_members,)
-        What rounding adds to them; 0 where that is not known, or where exact steps may reach a narrower bound.
-    """
-
+    # Shape (n_members,) or (n_queries, n_members): bounds of scores, where the candidates live
     lower: Any
     upper: Any
+    # Shape (n_members,): at least the norms of the gradients at the candidates: the distance that is left, to first order
     norms: Array
+    # Shape (n_members,): what rounding adds to them; 0 where that is not known, or where exact steps may reach a narrower bound
     floors: Array
 
 

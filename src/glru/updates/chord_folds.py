@@ -837,13 +837,8 @@ class ChordFolds:
 def step_radii(largest: Array, nu: Array, rho: Array, eta: Array) -> Array:
     """The distances of chord steps' ends from the optima in their metrics, infinite where nothing is proven.
 
-    Parameters
-    ----------
-    largest : array
-        At least the self-concordance constant times the largest norm of a row.
-    nu, rho, eta : array
-        At least the norms of the gradients, the logarithms of what curvatures differ by, and what eigenvalues of Hessians in the metrics differ
-        from 1 by.
+    ``largest``: at least the self-concordance constant times the largest norm of a row; ``nu``, ``rho``, ``eta``: at least the norms of the gradients,
+    the logarithms of what curvatures differ by, and what eigenvalues of Hessians in the metrics differ from 1 by.
     """
     with np.errstate(all="ignore"):
         # Norms at the model are at most so much larger than in the metric.

@@ -145,12 +145,7 @@ class FoldMetric:
 class ClassFolds:
     """Problems with one score per class that differ in the weights of the rows and in the strengths of the penalty.
 
-    Parameters
-    ----------
-    problem : Problem
-        Data, loss and intercept.
-    folds : sequence of Problem
-        The problems.
+    ``problem``: data, loss and intercept; ``folds``: the problems.
     """
 
     def __init__(self, problem: Problem, folds: Sequence[Problem]) -> None:
@@ -455,14 +450,8 @@ class ClassFolds:
     ) -> list[tuple[Bounds, Point]]:
         """Bounds of the queries of every fold's test rows, and its model.
 
-        Parameters
-        ----------
-        start : Point
-            A model near all of them.
-        tests : sequence of array
-            The rows that are asked about, fold by fold.
-        decided : callable
-            ``decided(lower, upper)``: of which rows bounds are good enough.
+        ``start``: a model near all of them; ``tests``: the rows that are asked about, fold by fold; ``decided(lower, upper)``: of which rows bounds
+        are good enough.
         """
         active = np.arange(len(self.folds))
         queries = [self.problem.matrix[test] for test in tests]

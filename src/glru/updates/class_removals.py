@@ -40,42 +40,25 @@ EXACT_LEVERAGE = 0.3
 @final
 @dataclass(frozen=True, eq=False)
 class ClassBase:
-    """The model that all removals start from, and what is proven there, without any rows.
+    """The model that all removals start from, and what is proven there, without any rows."""
 
-    Attributes
-    ----------
-    totals : Totals
-        Bounds of sums over all rows.
-    metric : ClassMetric
-        The metric of the removals.
-    model : array of shape (n_classes, n_unknowns)
-        The base.
-    middle, least, most : float
-        The factor of the metric's weights, and the smallest and largest one of a removal that is covered.
-    eta : float
-        The exact Hessian at the base, under the factor of any row that is covered, is within ``1 -/+ eta`` times the metric.
-    share : float
-        Relative error of a row's new weight and of a sum over the rows.
-    largest_error, error_size, error_norm : float
-        At least the largest error of a row's scores, the root of the weighted sum of their squares, and the norm of the gradient's error.
-    step, loss_step : array of shape (n_classes, n_unknowns)
-        The Newton step of the base, and that of the losses alone.
-    step_norm, loss_step_norm : float
-        At least their norms.
-    """
-
-    totals: Totals
-    metric: ClassMetric
-    model: Array
+    totals: Totals  # bounds of sums over all rows
+    metric: ClassMetric  # the metric of the removals
+    model: Array  # shape (n_classes, n_unknowns): the base
+    # The factor of the metric's weights, and the smallest and largest one of a removal that is covered
     middle: float
     least: float
     most: float
+    # The exact Hessian at the base, under the factor of any row that is covered, is within ``1 -/+ eta`` times the metric
     eta: float
-    share: float
+    share: float  # relative error of a row's new weight and of a sum over the rows
+    # At least the largest error of a row's scores, the root of the weighted sum of their squares, and the norm of the gradient's error
     largest_error: float
     error_size: float
     error_norm: float
+    # Shape (n_classes, n_unknowns): the Newton step of the base, and that of the losses alone
     step: Array
+    # At least their norms
     step_norm: float
     loss_step: Array
     loss_step_norm: float

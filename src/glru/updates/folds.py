@@ -252,14 +252,8 @@ class Products:
 class Folds:
     """Problems that differ from one in the weights of the rows and in the strengths of the penalty.
 
-    Parameters
-    ----------
-    problem : Problem
-        Data, loss and intercept, and the weights that the folds' are multiples of.
-    folds : sequence of Problem
-        The problems, penalty by penalty.
-    n_penalties : int, default=1
-        How many penalties there are, with as many problems each.
+    ``problem``: data, loss and intercept, and the weights that the folds' are multiples of; ``folds``: the problems, penalty by penalty; ``n_penalties``:
+    how many penalties there are, with as many problems each.
     """
 
     def __init__(self, problem: Problem, folds: Sequence[Problem], n_penalties: int = 1) -> None:

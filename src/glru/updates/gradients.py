@@ -379,16 +379,8 @@ class PenaltyBalls:
     def half_widths(self, found: Measured, models: Any, rows: NDArray[np.intp], factors: Array) -> Array:
         """At least how far the scores of the left-out rows are from those at the optima; infinite where nothing is proven.
 
-        Parameters
-        ----------
-        found : Measured
-            What was measured of the models.
-        models : array of shape (n_unknowns, n_models)
-            The models.
-        rows : array of int of shape (n_models,)
-            The row that each is trained without.
-        factors : array of shape (n_models,)
-            What the weights of each model's rows are multiplied by.
+        ``found``: what was measured of the models; ``models`` (shape (n_unknowns, n_models)): the models; ``rows`` (shape (n_models,)): the row that
+        each is trained without; ``factors`` (shape (n_models,)): what the weights of each model's rows are multiplied by.
         """
         problem, totals, longest = self.problem, self.gradients.totals, self.longest
         constant, own = float(problem.loss.self_concordance or 0.0), self.lengths[rows]
@@ -544,14 +536,8 @@ class Descent:
     Directions are those of L-BFGS: earlier steps tell how each model's Hessian differs from the shared one. A step at whose end the objective
     rises is taken back to where it is about lowest along the step.
 
-    Parameters
-    ----------
-    arrays : Arrays
-        Operations on the models.
-    pairs : sequence of pair of array, default=()
-        The last steps and the changes of the gradients along them.
-    last : tuple of array, default=None
-        Where the last step began, the step, and the gradients before it.
+    ``arrays``: operations on the models; ``pairs``: the last steps and the changes of the gradients along them; ``last``: where the last step began, the
+    step, and the gradients before it.
     """
 
     def __init__(self, arrays: Arrays, pairs: Sequence[Secant] = (), last: tuple[Any, Any, Any] | None = None) -> None:

@@ -153,21 +153,11 @@ def _pseudo_inverse(rows: Array) -> Array:
 
 
 class Proposals(NamedTuple):
-    """Models without one row each, as the dual variables and intercepts that they are made from, one per column.
+    """Models without one row each, as the dual variables and intercepts that they are made from, one per column."""
 
-    Attributes
-    ----------
-    dual : array of shape (n_rows, n_models)
-        Dual variables.
-    curved : array of bool of shape (n_rows, n_models)
-        The rows on curved pieces, or at the kink of a loss that has none.
-    intercepts : array of shape (n_models,)
-        The intercepts; 0 where there is none.
-    """
-
-    dual: Array
-    curved: Mask
-    intercepts: Array
+    dual: Array  # shape (n_rows, n_models): dual variables
+    curved: Mask  # shape (n_rows, n_models): the rows on curved pieces, or at the kink of a loss that has none
+    intercepts: Array  # shape (n_models,): the intercepts; 0 where there is none
 
 
 class _Base(NamedTuple):

@@ -193,23 +193,15 @@ class RowMoves:
 
 
 class Steps(NamedTuple):
-    """Newton steps of removals, one entry per row.
+    """Newton steps of removals, one entry per row."""
 
-    Attributes
-    ----------
-    shifts, errors : array
-        What they do to the rows' own scores, and at least how far the scores after them may be off.
-    lengths, exact_lengths : array
-        At least their norms in the metric, and in that of the exact Hessian.
-    residuals : array
-        At least the norms of what they leave of the Newton equation.
-    """
-
+    # What they do to the rows' own scores, and at least how far the scores after them may be off
     shifts: Array
     errors: Array
+    # At least their norms in the metric, and in that of the exact Hessian
     lengths: Array
     exact_lengths: Array
-    residuals: Array
+    residuals: Array  # at least the norms of what they leave of the Newton equation
 
 
 @final

@@ -182,20 +182,14 @@ class Directions:
 @final
 @dataclass(frozen=True, eq=False)
 class Change:
-    """A direction of models: of ``b``, its image under ``K``, and at least the norms of the rows summed over its parts.
-
-    Attributes
-    ----------
-    n_sums : int
-        The directions that it was made from, one after the other: its image errs by no more than ``norms[k] 4 n_sums unit sizes``.
-    image_before, product : array
-        The image of the forces it was made from, and its inner product with the direction.
-    """
+    """A direction of models: of ``b``, its image under ``K``, and at least the norms of the rows summed over its parts."""
 
     duals: Array
     image: Array
     sizes: Array
+    # The directions that it was made from, one after the other: its image errs by no more than ``norms[k] 4 n_sums unit sizes``
     n_sums: int
+    # The image of the forces it was made from, and its inner product with the direction
     image_before: Array
     product: Array
 

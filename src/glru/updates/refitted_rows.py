@@ -351,36 +351,22 @@ class FillProducts:
 
 
 class Linear(NamedTuple):
-    """Gradients at candidates with the slopes of the losses to first order, a column or an entry per removal.
+    """Gradients at candidates with the slopes of the losses to first order, a column or an entry per removal."""
 
-    Attributes
-    ----------
-    left, slack : array
-        The gradients in the coordinates of the metric, and at least the norms of their errors.
-    own : array
-        The left-out rows' scores.
-    image, length, off : array
-        The steps from the base in these coordinates, at least their norms, and at least the norms of their errors.
-    moved : array
-        At least ``(sum_k s_k h_k t_k^2)^(1/2)``, ``t`` the moves of the scores.
-    farthest, thetas : array
-        At least what moved fills do to one score, and their norms.
-    exponents : array
-        Curvatures are within ``e^exponent`` of those at the base.
-    changed, largest_factor : array, float
-        At least the relative change of a weight, and the largest factor of one.
-    """
-
+    # The gradients in the coordinates of the metric, and at least the norms of their errors
     left: Array
     slack: Array
-    own: Array
+    own: Array  # the left-out rows' scores
+    # The steps from the base in these coordinates, at least their norms, and at least the norms of their errors
     image: Array
     length: Array
     off: Array
-    moved: Array
+    moved: Array  # at least ``(sum_k s_k h_k t_k^2)^(1/2)``, ``t`` the moves of the scores
+    # At least what moved fills do to one score, and their norms
     farthest: Array
     thetas: Array
-    exponents: Array
+    exponents: Array  # curvatures are within ``e^exponent`` of those at the base
+    # At least the relative change of a weight, and the largest factor of one
     changed: Array
     largest_factor: float
 

@@ -444,18 +444,8 @@ class RowModels:
 
         Each Newton step has a factor of its own and a line search.
 
-        Parameters
-        ----------
-        weights : array of shape (n_rows,)
-            The weights.
-        start : tuple of array
-            ``b``, ``beta`` and the scores of a model near it.
-        queries : array of int
-            The rows that are asked about.
-        decided : callable
-            ``decided(lower, upper)``: whether the bounds are good enough.
-        n_steps : int, default=MAX_STEPS
-            Most steps.
+        ``weights`` (shape (n_rows,)): the weights; ``start``: ``b``, ``beta`` and the scores of a model near it; ``queries``: the rows that are asked
+        about; ``decided(lower, upper)``: whether the bounds are good enough; ``n_steps``: most steps.
         """
         found = np.full(queries.size, -np.inf), np.full(queries.size, np.inf)
         before, steps, exhausted = np.inf, 0, False

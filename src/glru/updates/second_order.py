@@ -24,22 +24,15 @@ from glru.updates.moments import coordinates
 
 
 class SecondOrder(NamedTuple):
-    """Removals after both steps, one entry per row.
+    """Removals after both steps, one entry per row."""
 
-    Attributes
-    ----------
-    directions, lengths : array
-        Both steps together in the coordinates of the metric, and at least their exact norms, of which they err by four solve errors.
-    shifts, errors : array
-        What they do to the rows' own scores, and at least how far the scores after them may be off.
-    nu, exponents : array
-        At least the norms of the gradients there in the metric without each row; curvatures are within ``e^exponent`` of those at the base.
-    """
-
+    # Both steps together in the coordinates of the metric, and at least their exact norms, of which they err by four solve errors
     directions: Array
     lengths: Array
+    # What they do to the rows' own scores, and at least how far the scores after them may be off
     shifts: Array
     errors: Array
+    # At least the norms of the gradients there in the metric without each row; curvatures are within ``e^exponent`` of those at the base
     nu: Array
     exponents: Array
 

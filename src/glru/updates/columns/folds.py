@@ -98,14 +98,8 @@ def _curvatures(loss: Loss, y: Array, scores: Array, slopes: Array) -> Array:
 class FoldData:
     """The data of several folds, one column per row of ``X``: behind those of the problems one of zeros (``zero``), which changes no model, and the ones of the intercept.
 
-    Parameters
-    ----------
-    folds : sequence of Problem
-        Problems with the same rows, columns, targets, loss and intercept.
-    tests : sequence of array of int
-        The rows of each whose scores are asked about.
-    budget : Budget, default=UNLIMITED
-        Asked before each Hessian, and before some of them where these are small.
+    ``folds``: problems with the same rows, columns, targets, loss and intercept; ``tests``: the rows of each whose scores are asked about; ``budget``:
+    asked before each Hessian, and before some of them where these are small.
     """
 
     def __init__(self, folds: Sequence[Problem], tests: Sequence[Places], budget: Budget = UNLIMITED) -> None:

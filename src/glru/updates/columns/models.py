@@ -42,14 +42,8 @@ class ColumnModels(RowModels):
 
     With ``K`` of the problem's columns, that of the new model is ``K +- x x^T / lam``.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    queries : Matrix of shape (n_queries, n_columns)
-        Rows whose scores are asked about.
-    extended : RowSide, default=None
-        The side of the present columns, where these are no longer all of the problem's, with the queries behind the rows.
+    ``problem``: the problem; ``queries`` (shape (n_queries, n_columns)): rows whose scores are asked about; ``extended``: the side of the present
+    columns, where these are no longer all of the problem's, with the queries behind the rows.
     """
 
     def __init__(self, problem: Problem, queries: Matrix, extended: RowSide | None = None) -> None:

@@ -40,12 +40,7 @@ def has_smooth_columns(problem: Problem) -> bool:
 class SmoothColumns(ColumnModels):
     """Columns removed from or added to a problem with a loss that is not self-concordant, in the dimension of its rows.
 
-    Parameters
-    ----------
-    solution : Solution
-        The old model.
-    queries : array or sparse array of shape (n_queries, n_columns)
-        Rows whose scores are asked about.
+    ``solution``: the old model; ``queries`` (shape (n_queries, n_columns)): rows whose scores are asked about.
     """
 
     def __init__(self, solution: Solution, queries: Matrix) -> None:
@@ -76,14 +71,8 @@ class SmoothColumns(ColumnModels):
     def bounds(self, make: Callable[[int, int], Blocks], lam: Array, sign: float) -> tuple[Array, Array]:
         """Bounds of shape (n_queries, n_items), one column per candidate.
 
-        Parameters
-        ----------
-        make : callable
-            ``make(start, stop)``: the candidates' columns in the data and in the queries.
-        lam : array of shape (n_items,)
-            Their penalties.
-        sign : float
-            -1 for removals, +1 for additions.
+        ``make(start, stop)``: the candidates' columns in the data and in the queries; ``lam`` (shape (n_items,)): their penalties; ``sign``: -1 for
+        removals, +1 for additions.
         """
         size = self.query_squares.size
         lower, upper = np.empty((size, lam.size)), np.empty((size, lam.size))

@@ -48,16 +48,8 @@ SCORES_TOGETHER = 200_000
 class SubsetRows:
     """Bounds of the scores of all rows, each under the model of a set of columns trained without it.
 
-    Parameters
-    ----------
-    family : SubsetModels
-        The rows, all of which have a weight.
-    columns : array of int of shape (n_sets, n_columns)
-        The sets, all of one size, each sorted.
-    starts : array of shape (n_sets, n_unknowns)
-        Models to start from, the intercept last.
-    factor : float
-        What the weights of the other rows are multiplied by when a row leaves.
+    ``family``: the rows, all of which have a weight; ``columns`` (shape (n_sets, n_columns)): the sets, all of one size, each sorted; ``starts`` (shape
+    (n_sets, n_unknowns)): models to start from, the intercept last; ``factor``: what the weights of the other rows are multiplied by when a row leaves.
 
     Attributes
     ----------

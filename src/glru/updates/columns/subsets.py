@@ -133,14 +133,8 @@ class SubsetModels:
     def bounds(self, columns: Places, starts: Array, decided: Decided) -> tuple[Array, Array, Array]:
         """Bounds of shape (n_queries, n_sets), and the models they were found at, one per row.
 
-        Parameters
-        ----------
-        columns : array of int of shape (n_sets, n_columns)
-            The sets, all of one size, each sorted.
-        starts : array of shape (n_sets, n_unknowns)
-            Models to start from, the intercept last.
-        decided : callable
-            ``decided(members, lower, upper)``: which members' bounds are good enough.
+        ``columns`` (shape (n_sets, n_columns)): the sets, all of one size, each sorted; ``starts`` (shape (n_sets, n_unknowns)): models to start
+        from, the intercept last; ``decided(members, lower, upper)``: which members' bounds are good enough.
         """
         places, models = self.places(columns), starts.copy()
         n_sets, n_queries = len(places), self.queries.shape[1]

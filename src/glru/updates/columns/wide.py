@@ -80,12 +80,7 @@ class Base:
 class WideColumns(ColumnModels):
     """Columns removed from or added to a problem, in the dimension of its rows.
 
-    Parameters
-    ----------
-    solution : Solution
-        The old model.
-    queries : Matrix of shape (n_queries, n_columns)
-        Rows whose scores are asked about.
+    ``solution``: the old model; ``queries`` (shape (n_queries, n_columns)): rows whose scores are asked about.
     """
 
     def __init__(self, solution: Solution, queries: Matrix) -> None:
@@ -198,18 +193,9 @@ class WideColumns(ColumnModels):
     ) -> None:
         """Show one Newton step for every candidate, some at a time.
 
-        Parameters
-        ----------
-        make : callable
-            ``make(start, stop)``: the candidates' columns in the data and in the queries.
-        lam : array of shape (n_items,)
-            Their penalties.
-        sign : float
-            -1 for removals, +1 for additions.
-        centers : array of shape (n_items,), or None
-            What is taken from every column: for removals what the data is centred by.
-        take : callable
-            ``take(here, steps)``.
+        ``make(start, stop)``: the candidates' columns in the data and in the queries; ``lam`` (shape (n_items,)): their penalties; ``sign``: -1 for
+        removals, +1 for additions; ``centers`` (shape (n_items,)): what is taken from every column: for removals what the data is centred by;
+        ``take(here, steps)``.
         """
         width = max(16, self.arrays.chunk // max(self.problem.n_rows, 1))
 
