@@ -245,7 +245,7 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
     for factor in np.unique(factors[np.isfinite(factors)]):
         mine = np.flatnonzero(factors == factor)
         here, values = rows[mine], [exact[k] for k in mine]
-        if has_local_rows(problem) or has_piece_rows(problem):
+        if has_local_rows(problem, 4.0) or has_piece_rows(problem):
             local = LocalRows(solution, float(factor))
             yield "local rows", values, *local.bounds(here, never)
             yield "local rows, sharp", values, *local.bound_by_moves(here)

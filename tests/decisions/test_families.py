@@ -622,6 +622,61 @@ def test_balls_around_candidates_hold_the_exact_optimum(shape, fit_intercept):
     assert np.count_nonzero(np.isfinite(found[1])) >= 0.8 * rows.size
 
 
+def make_wide_problem(scales, C, **options):
+    """A logistic problem with columns of some sizes, or any other loss."""
+    random = np.random.default_rng(3)
+    X = random.normal(size=(30, 45))
+    y = np.sign(X @ random.normal(size=45) + random.normal(size=30))
+    return glru.Problem(X * scales, y, penalty=glru.L2(1.0 / C), scaling="sum", **options)
+
+
+UNITS = 10.0 ** np.linspace(-3.0, 3.0, 45)
+LONG = np.where(np.arange(45) == 7, 1e5, 1.0)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("C", [1.0, 100.0])
+def test_rows_of_wide_data_step_with_hessians_of_their_own(C, fit_intercept):
+    """Models that leaving a row out changes much reach their optima together, none by itself."""
+    problem = make_wide_problem(UNITS, C, fit_intercept=fit_intercept)
+    solution, rows = glru.solve(problem), np.arange(30)
+    family = WideRows(solution)
+    models = family.begin_own_steps(rows)
+    for _ in range(15):
+        models = models.step(np.ones(30, dtype=bool))
+    scores, off = held_out(solution)
+    near = family.side.scores(models.duals, models.free)[rows, rows]
+    assert np.all(np.abs(near - scores) <= off + 1e-6 * (1.0 + np.abs(scores)))
+    assert sorted(family.candidates) == list(rows)
+    found = family.bound_by_balls(rows, never)
+    assert_inside(scores, off, *found)
+    assert_exactly_inside(solution, [found], rows=(0, 7))
+    result = glru.loocv(solution, width="labels")
+    assert result.n_trainings == 0 and result.decided_by.get("refine", 0) <= 3
+    assert np.array_equal(result.bounds.signs, np.sign(scores))
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("loss", [glru.Logistic(), glru.Squared()], ids=["logistic", "squared"])
+def test_wide_data_with_a_long_column_is_worked_on_over_its_columns(loss, fit_intercept):
+    """As sums over the rows its scores lose the digits that tell their signs."""
+    problem = make_wide_problem(LONG, 100.0, loss=loss, fit_intercept=fit_intercept)
+    solution = glru.solve(problem)
+    result, (family, rows) = glru.loocv(solution), (LocalRows(solution), np.arange(30))
+    assert result.n_trainings <= 1
+    assert result.bounds.decided.all() or loss.task == "regression"
+    found = [(result.score_lower, result.score_upper), family.refined(rows, never, 8)]
+    assert_exactly_inside(solution, found, rows=(0, 7, 13))
+
+
+@np.errstate(all="ignore")
+def test_steps_of_their_own_end_where_numbers_overflow():
+    family = WideRows(glru.solve(make_wide_problem(UNITS, 1.0)))
+    duals, free = np.full((30, 2), 1e308), np.zeros((0, 2))
+    moves, change, descents = family.step_alone(np.array([1, 4]), duals, free)
+    assert not moves.any() and not change.any() and not descents.any()
+
+
 @pytest.mark.parametrize("shift", [-0.02, 0.0, 0.02])
 @np.errstate(all="ignore")
 def test_balls_around_models_with_a_wrong_intercept(shift):

@@ -28,12 +28,13 @@ from glru.cascade import (
     split_open_rows,
     to_train,
 )
-from glru.linalg import Array, to_host
+from glru.linalg import UNIT, Array, to_host
 from glru.linalg.factor import robust_cholesky, solve_cholesky
 from glru.losses import Hinge
 from glru.problem import Point, Problem
 from glru.refine import Questions, Refinement, approach, has_products
 from glru.regions import EVERY, has_support
+from glru.solution import Solution
 from glru.solvers import train
 from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
 from glru.updates.ascent_rows import AscentRows, has_ascent
@@ -74,9 +75,21 @@ CARRIED_PRODUCTS = 4.0
 CENTRED_PRODUCTS = 400.0
 """The carried bound with an intercept, which leaves more rows open than leverages do, is asked first where these cost this many products."""
 
+COLUMNS_PER_ROW, LOST_SCORES = 4.0, 1e-5
+"""Wide data with at most this many columns per row is worked on over its columns where the rounding of scores as sums over the rows may exceed this."""
 
 COLUMNS_COST = 0.06
 """Nanoseconds of the local step per cube of the number of columns: a factor, its inverse and norms of rows in it."""
+
+
+def loses_digits(solution: Solution) -> bool:
+    """Whether wide data has rows so much longer than their scores, as with one long column, that sums over the rows lose too many digits."""
+    problem, strength = solution.problem, solution.problem.penalty.strong_convexity
+    if not has_local_rows(problem, COLUMNS_PER_ROW):
+        return False
+    norms = np.sqrt(problem.squared_row_norms / strength)
+    size = float(norms @ np.abs(problem.weights * solution.dual)) * float(norms.max())
+    return size * UNIT * problem.n_columns > LOST_SCORES
 
 
 class OneScore(Removals):
@@ -89,12 +102,15 @@ class OneScore(Removals):
     @cached_property
     def _is_local(self) -> bool:
         problem = self.problem
-        tall = problem.in_memory and problem.n_rows >= problem.n_columns
-        return tall and (has_local_rows(problem) or has_piece_rows(problem)) and self.run.uniform
+        if not (problem.in_memory and self.run.uniform):
+            return False
+        tall = problem.n_rows >= problem.n_columns
+        return (tall and (has_local_rows(problem) or has_piece_rows(problem))) or loses_digits(self.solution)
 
     def has_wide(self) -> bool:
         """Whether removals are bounded in the space of the rows."""
-        return self.problem.in_memory and has_wide_rows(self.problem) and not self.has_kinks()
+        wide = self.problem.in_memory and has_wide_rows(self.problem)
+        return wide and not self.has_local() and not self.has_kinks()
 
     def has_kinks(self) -> bool:
         """Whether the pieces of the losses that rows are on are followed."""
@@ -376,8 +392,16 @@ class SingleRemovals(OneScore):
 
     def wide_steps(self, rows: Rows) -> Bounds:
         """More steps from the same candidates, with the old Hessian."""
-        self.wide.n_together = STEPS_TOGETHER * self.run.n_batched
-        return self.wide.bounds(rows, self.run.enough, BATCH_STEPS)
+        run, wide = self.run, self.wide
+        wide.n_together = STEPS_TOGETHER * run.n_batched
+        lower, upper = wide.bounds(rows, run.narrow, BATCH_STEPS)
+        if not run.only_labels:
+            # Balls around the ends of a row's own steps decide its label, where an ellipsoid is as narrow as float64 allows.
+            for place in np.flatnonzero(~run.narrow(lower, upper)):
+                if int(rows[place]) in wide.candidates and not run.budget.spent:
+                    found = self.refine(rows[place : place + 1])
+                    lower[place], upper[place] = max(lower[place], found[0][0]), min(upper[place], found[1][0])
+        return lower, upper
 
     @cached_property
     def wide(self) -> WideRows:
@@ -507,7 +531,7 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
         PRODUCTS,
         Step(
             "local",
-            "a self-concordant or piecewise quadratic loss, a smooth penalty, few different weights, tall data; one Hessian",
+            "a self-concordant or piecewise quadratic loss, a smooth penalty, few different weights, tall data or rows far longer than their scores; one Hessian",
             SingleRemovals.has_local,
             open_rows,
             SingleRemovals.local,

@@ -90,6 +90,7 @@ def tighten(
     n_steps: int,
     left: Callable[[C, Mask], None] | None = None,
     exact: Callable[[Mask], Candidates | None] | None = None,
+    n_exact: int | None = None,
 ) -> Tightened:
     """Bounds of the members of a batch on the host, as tight as was asked for or as steps get them.
 
@@ -103,12 +104,14 @@ def tighten(
     decided : callable
         ``decided(lower, upper)``: which members' bounds are good enough.
     n_steps : int
-        Most certificates per member with chord steps, and again with exact ones.
+        Most certificates per member with chord steps.
     left : callable, default=None
         ``left(batch, members)`` is told which members of a batch chord steps leave open, with their candidates as they are then.
     exact : callable, default=None
         ``exact(members)``: the first candidates of some members, for steps with Hessians of their own; None where there are none. Where chord
         steps did not contract, there is no telling that the later candidates are better.
+    n_exact : int, default=None
+        Most certificates per member with exact steps; ``n_steps`` if not given.
     """
     done, slow = _run(candidates, None, decided, n_steps, left)
     chosen = np.zeros(slow.members.size + done.members.size, dtype=bool)
@@ -116,7 +119,7 @@ def tighten(
     again = exact(chosen) if exact is not None and slow.members.size else None
     if again is not None:
         # A first exact step is taken whatever the chord steps have cost.
-        more, slow = _run(again, slow, decided, n_steps)
+        more, slow = _run(again, slow, decided, n_steps if n_exact is None else n_exact)
         done = _concatenate([done, more])
     done = _concatenate([done, slow])
     return Tightened(done.members, to_host(done.lower), to_host(done.upper), done.exhausted, done.costs)

@@ -114,9 +114,10 @@ SERIES_ERROR = 8.0 * UNIT / SERIES
 """Relative error of ``(e^t - 1) - t`` beyond: a few units of ``t`` in a difference of at least ``t^2 / 2``."""
 
 
-def has_local_rows(problem: Problem) -> bool:
-    """Whether the theory applies and the Hessian is formed over the columns."""
-    most = min(problem.n_rows, problem.largest) if problem.in_memory else MAX_COLUMNS
+def has_local_rows(problem: Problem, columns_per_row: float = 1.0) -> bool:
+    """Whether the theory applies and the Hessian is formed over the columns; of data in memory with so many per row at most, all penalised if that is more than one."""
+    per_row = columns_per_row if problem.penalty.strong_convexity > 0.0 else 1.0
+    most = min(per_row * problem.n_rows, problem.largest) if problem.in_memory else MAX_COLUMNS
     return problem.loss.self_concordance is not None and problem.penalty.smooth and problem.n_columns <= most
 
 

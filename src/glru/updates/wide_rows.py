@@ -5,7 +5,8 @@ removals share, :math:`c_i = s'_i (g_i + h_i \delta z_i) / (1 - \ell_i)` and :ma
 written down in full as a pair :math:`(b, \beta)`, one per column, and certified by its own gradient.
 
 Candidates step on with the old Hessian (:class:`ChordSteps`), whose curvatures differ from those at the candidate by at most :math:`e^T`, ``T`` the largest
-move of a score times the self-concordance constant. Rows that this leaves open are refined one by one, each with a Hessian of its own.
+move of a score times the self-concordance constant. Of rows that this leaves open the models step together with Hessians of their own
+(:class:`OwnSteps`), under balls of the duality gap; what these do not decide is refined one by one from there.
 """
 
 from collections.abc import Callable
@@ -17,14 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect
-from glru.linalg import FEW, TINY, UNIT, Array, Entries, gamma, length, to_host
+from glru.linalg import FEW, TINY, UNIT, Array, Entries, add_work, gamma, length, to_host
 from glru.metric.rows import MANY_SOLVES, Leverages, RowMetric
 from glru.problem import Problem
 from glru.regions.local import local_radius
 from glru.solution import Solution
-from glru.updates.batch import Certified, Decided, tighten
+from glru.updates.batch import Certified, Decided, Tightened, tighten
 from glru.updates.carried_rows import removal_factors
 from glru.updates.centred_rows import Balls
+from glru.updates.gradients import find_lengths
 from glru.updates.row_models import MAX_STEPS, Errors, Images, Retrained, RowModels, Rows
 
 REFINEMENT_STEPS = 3
@@ -38,6 +40,13 @@ BALL_STEPS = 4
 
 CHEAP_ROWS = 128
 """Below this number of rows a step in a batch and a training differ by more than their arithmetic: by their overhead."""
+
+
+MOST_OWN_ROWS, OWN_ENTRIES = 512, 1 << 18
+"""Most rows of data whose models step with Hessians of their own together, and the entries of these that are formed at once."""
+
+OWN_COST, OWN_SEARCH, LEAST_DESCENT = 0.08, 0.1, 1e-8
+"""Of such a step: its cost in units of training the row, what its search may leave of the slope, and the root of a fall of the objective that is rounding."""
 
 
 def estimate_leverage_cost(problem: Problem, n_rows: int) -> float:
@@ -76,6 +85,9 @@ class WideRows(RowModels):
         self.used = self.weights > 0.0
         self.n_together = 0
         self._few: Leverages | None = None
+        self.candidates: dict[
+            int, tuple[Array, Array]
+        ] = {}  # ``b`` and ``beta`` of rows that steps of their own were taken for
 
     @property
     def has_closed_form(self) -> bool:
@@ -92,6 +104,9 @@ class WideRows(RowModels):
 
     def _nearest(self, rows: Rows) -> tuple[Array, Array, Array]:
         """The candidate one Newton step from the old model, or that model where there is no such step."""
+        if int(rows[0]) in self.candidates:
+            duals, free = self.candidates[int(rows[0])]
+            return duals, free, self.scores(duals, free)
         models, change, _, _ = self.first(rows)
         duals, free = to_host(models)[:, 0], change[:, 0]
         # Computed afresh: those of the family are sums of two, with the errors of both.
@@ -176,7 +191,7 @@ class WideRows(RowModels):
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
         places = np.flatnonzero(np.isfinite(self.factors[rows]))
         if places.size:
-            found = tighten(BallSteps.first(self, rows[places]), decided, n_steps)
+            found = self._tighten(BallSteps.first(self, rows[places]), decided, n_steps)
             lower[places], upper[places] = found.lower, found.upper
         return lower, upper
 
@@ -240,7 +255,8 @@ class WideRows(RowModels):
             )
             lower[places], upper[places] = intersect(*pairs)
         elif places.size:
-            found = tighten(ChordSteps(self, rows[places], *self.first(rows[places])), decided, n_steps)
+            first = ChordSteps(self, rows[places], *self.first(rows[places]))
+            found = self._tighten(first, decided, n_steps)
             lower[places], upper[places] = found.lower, found.upper
         return lower, upper
 
@@ -406,6 +422,96 @@ class WideRows(RowModels):
         moves = arrays.zero_out(moves + arrays.take(known.duals, at) * arrays.put(multiples), entries)
         return -moves, change + known.free[:, at] * multiples
 
+    def certify_by_balls(self, rows: Rows, duals: Any, free: Array) -> tuple[Certified, Any, Any]:
+        """What the duality gaps of models without one row each prove, their duals in the domain and the scores of these."""
+        entries = rows, np.arange(rows.size)
+        duals, scores, gaps = self.gaps(self._weights(rows), duals, entries, free)
+        half, radii = self.balls.half_widths(rows, duals, scores, free, gaps)
+        bounds = self.widened(self.arrays.entries(scores, entries), half)
+        return Certified(*bounds, radii, np.zeros(radii.size)), duals, scores
+
+    def _tighten(self, first: "BallSteps | ChordSteps", decided: Decided, n_steps: int) -> Tightened:
+        """Steps with the old Hessian and then, of rows that these leave open, with Hessians of their own."""
+        return tighten(first, decided, n_steps, None, lambda some: self.begin_own_steps(first.rows[some]), MAX_STEPS)
+
+    def begin_own_steps(self, rows: Rows) -> "OwnSteps | None":
+        """First steps of some rows' models with Hessians of their own, from the old model or where others have ended; None where there are none."""
+        if not (self.has_balls and self.arrays.stable and self.used.size <= MOST_OWN_ROWS):
+            return None
+        # Where leaving a row out changes much, a full step with the old Hessian may end farther from the optimum than the old model is.
+        known = [self.candidates.get(int(row), (self.duals, self.free)) for row in rows]
+        duals, free = (np.column_stack(parts) for parts in zip(*known, strict=True))
+        return OwnSteps(self, rows, duals, free, np.full(rows.size, np.inf)).step(np.ones(rows.size, dtype=bool))
+
+    def step_alone(self, rows: Rows, duals: Array, free: Array) -> tuple[Array, Array, Array]:
+        """Newton steps of models without one row each, each with its own Hessian and line search: changes of ``b`` and ``beta``, and roughly how far the objectives fall."""
+        side, loss, y = self.side, self.problem.loss, self.y[:, None]
+        scores, weights = side.scores(duals, free), np.zeros(duals.shape) + self._weights(rows)
+        weights[rows, np.arange(rows.size)] = 0.0
+        with np.errstate(all="ignore"):
+            slopes, curvatures = (weights * part for part in loss.expand_slope(y, scores))
+            moves, change = self._solve_alone(curvatures, slopes + duals, duals)
+            image, moved = side.gram @ moves, side.scores(moves, change)
+            start, growth = self.arrays.inner(duals, image), self.arrays.inner(moves, image)
+            full = np.zeros(rows.size, dtype=bool)
+            lengths = find_lengths(loss, y, scores, moved, weights, start, growth, full, OWN_SEARCH)
+            descents = -lengths * (self.arrays.inner(slopes, moved) + start)
+        taken = np.isfinite(descents) & (descents > 0.0)
+        moves, change = np.where(taken, lengths * moves, 0.0), np.where(taken, lengths * change, 0.0)
+        return moves, change, np.where(taken, descents, 0.0)
+
+    def _solve_alone(self, curvatures: Array, forces: Array, duals: Array) -> tuple[Array, Array]:
+        """Newton steps of models with curvatures of their own, one per column: changes of ``b`` and of ``beta``; not numbers where there are none."""
+        side, size = self.side, self.used.size
+        right = np.stack([-forces, *(-curvatures * column[:, None] for column in side.border.T)], axis=2)
+        moves, change = np.full(duals.shape, np.nan), np.zeros((side.n_free, duals.shape[1]))
+        height, diagonal = max(1, OWN_ENTRIES // size**2), np.arange(size)
+        for begin in range(0, duals.shape[1], height):
+            here = slice(begin, begin + height)
+            systems = curvatures.T[here, :, None] * side.gram.data
+            systems[:, diagonal, diagonal] += 1.0
+            add_work(0.04 * systems.size * size)
+            try:
+                found = np.linalg.solve(systems, right[:, here].swapaxes(0, 1))
+            except np.linalg.LinAlgError:
+                continue
+            moves[:, here] = found[:, :, 0].T
+            if side.n_free:
+                change[:, here] = -(duals[:, here] + moves[:, here]).sum(axis=0) / found[:, :, 1].sum(axis=1)
+                moves[:, here] += found[:, :, 1].T * change[:, here]
+        return moves, change
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class OwnSteps:
+    """Models without one row each, one per column, which step with Hessians and line searches of their own under balls of the duality gap."""
+
+    family: WideRows
+    rows: Rows
+    duals: Array
+    free: Array
+    descents: Array  # shape (n_models,): how far the objectives fell along the last step, roughly
+
+    contraction: ClassVar[float] = np.inf
+    cost: ClassVar[float] = OWN_COST
+
+    def certify(self) -> Certified:
+        """Bounds of the removed rows' scores."""
+        # Unlike the gaps, these fall from the first step on.
+        floors = np.full(self.rows.size, LEAST_DESCENT)
+        return self.family.certify_by_balls(self.rows, self.duals, self.free)[0]._replace(
+            norms=np.sqrt(self.descents), floors=floors
+        )
+
+    def step(self, members: NDArray[np.bool_]) -> "OwnSteps":
+        """Some of the models after one more step."""
+        family, rows, duals, free = self.family, self.rows[members], self.duals[:, members], self.free[:, members]
+        moves, change, descents = family.step_alone(rows, duals, free)
+        duals, free = duals + moves, free + change
+        family.candidates.update((int(row), (duals[:, k], free[:, k])) for k, row in enumerate(rows))
+        return OwnSteps(family, rows, duals, free, descents)
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -450,11 +556,7 @@ class BallSteps:
     @cached_property
     def _certificate(self) -> tuple[Certified, Any, Any]:
         """What is proven, the duals in the domain and their scores."""
-        family, entries = self.family, (self.rows, np.arange(self.rows.size))
-        duals, scores, gaps = family.gaps(family._weights(self.rows), self.duals, entries, self.free)
-        half, radii = family.balls.half_widths(self.rows, duals, scores, self.free, gaps)
-        bounds = family.widened(family.arrays.entries(scores, entries), half)
-        return Certified(*bounds, radii, np.zeros(radii.size)), duals, scores
+        return self.family.certify_by_balls(self.rows, self.duals, self.free)
 
     def step(self, members: NDArray[np.bool_]) -> "BallSteps":
         """The candidates of some rows after one more step."""
