@@ -53,6 +53,9 @@ FEW_COLUMNS = 16
 FEW_ENTRIES = 4000
 """Entries of the Hessians of all candidates up to which these are formed at once."""
 
+MANY_HESSIANS, MAX_PAIRS = 16, 2_000_000
+"""From so many Hessians on, these are products with those of pairs of columns, which have at most so many entries."""
+
 ROWS_PER_COLUMN = 200
 """From so many rows per column on, what Hessians differ by from those of the present models is about the same in all folds."""
 
@@ -262,10 +265,25 @@ class FoldColumns:
 
     def hessians(self, curvatures: Array, folds: Places) -> Array:
         """Hessians over the present columns, one per row of curvatures and its fold."""
-        A, here = self.A if len(self.A) == 1 else self.A[folds], np.arange(self.A.shape[1])
-        found: Array = np.matmul(A * curvatures[:, None, :], np.swapaxes(A, 1, 2))
+        size, here = self.A.shape[1], np.arange(self.A.shape[1])
+        if len(self.A) == 1 and len(curvatures) >= MANY_HESSIANS and self.pairs is not None:
+            first, second = np.tril_indices(size)
+            order = np.empty((size, size), dtype=np.intp)
+            order[first, second] = order[second, first] = np.arange(first.size)
+            found = (curvatures @ self.pairs.T).take(order.ravel(), axis=1).reshape(-1, size, size)
+        else:
+            A = self.A if len(self.A) == 1 else self.A[folds]
+            found = np.matmul(A * curvatures[:, None, :], np.swapaxes(A, 1, 2))
         found[:, here, here] += self.strengths[folds, 0]
-        return found
+        return np.asarray(found)
+
+    @cached_property
+    def pairs(self) -> Array | None:
+        """The products of every two columns, each pair once; None where these are too many."""
+        (A,), size = self.A, self.A.shape[1]
+        if size * (size + 1) // 2 * A.shape[1] > MAX_PAIRS:
+            return None
+        return np.concatenate([A[j] * A[: j + 1] for j in range(size)])
 
     def sums(self, terms: Array, folds: Places, columns: Array) -> Array:
         """The products of terms, one row per member and its fold, with columns of the folds."""
