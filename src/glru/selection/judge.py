@@ -529,9 +529,13 @@ class FoldSums:
             high = asked.sum(axis=2) - right.sum(axis=2)
         else:
             assert criterion.slopes is not None
-            ends = (np.where(asked, end, 0.0) for end in criterion.terms(y, scores, scores))
+            ends, slopes = criterion.terms(y, scores, scores), criterion.slopes(y, scores)
+            if not data.all_asked:
+                ends, slopes = (
+                    (np.where(asked, ends[0], 0.0), np.where(asked, ends[1], 0.0)),
+                    np.where(asked, slopes, 0.0),
+                )
             low, high = criterion.add_terms(*(np.moveaxis(end, 2, 0) for end in ends))
-            slopes = np.where(asked, criterion.slopes(y, scores), 0.0)
             fall, rise = here.bound_sums(slopes, criterion.smoothness)
             low, high = (low - fall) * (1.0 - FEW), (high + rise) * (1.0 + FEW)
             widths = half * (2.0 * np.abs(slopes) + criterion.smoothness * half)
@@ -557,8 +561,9 @@ class FoldsJudge(Judge):
         before: Sequence[FoldColumns] = (),
     ) -> None:
         self.judges, self.criterion, self.data, self._before = judges, criterion, data, before
-        self._families: list[tuple[FoldColumns, dict[Move, int]]] = []
-        self._screened: dict[Move, list[tuple[float, float]]] = {}
+        self._families: list[FoldColumns] = []
+        self._screened: tuple[Sequence[Move], Sequence[Screened | Pending]] = (), ()
+        self._places: dict[Move, int] = {}
 
     @property
     def n_rows(self) -> int:
@@ -607,7 +612,7 @@ class FoldsJudge(Judge):
             stage = screened[0].stage
         else:
             found, stage = self._screen_together(own, moves, budget, contest)
-        self._screened = {move: [(s.lower[k], s.upper[k]) for s in found] for k, move in enumerate(moves)}
+        self._screened, self._places = (moves, found), {}
         lower, upper = self.criterion.combine_folds([s.lower for s in found], [s.upper for s in found])
         return Screened(lower, upper, np.sum([s.certain for s in found], axis=0), stage)
 
@@ -615,11 +620,10 @@ class FoldsJudge(Judge):
         """The bounds of every fold, from steps of all candidates in all folds at once; None where these leave many open."""
         data, criterion = self.data, self.criterion
         assert data is not None
-        chosen = self._models[0].chosen
+        chosen, moves = self._models[0].chosen, MoveList.of(moves)
         # Columns that leave wide data are followed in the dimension of its rows.
-        if chosen.size > data.max_columns or any(
-            len(move.columns) > 1 or (not move.add and chosen.size > data.n_rows) for move in moves
-        ):
+        is_wide = chosen.size > data.n_rows and not moves.add.all()
+        if chosen.size > data.max_columns or is_wide or np.any(moves.sizes > 1):
             return None
         contest = self._contest(moves) if contest is None else contest
         offset, share = contest.lower.size - len(moves), 0.05 * criterion.resolution
@@ -641,14 +645,13 @@ class FoldsJudge(Judge):
 
         present = data.pack([model.near for model in self._models])
         for add in (False, True):
-            here = np.array([k for k, move in enumerate(moves) if move.add == add], dtype=np.intp)
+            here = np.flatnonzero(moves.add == add)
             if not here.size:
                 continue
-            columns = np.array([moves[k].columns[0] for k in here])
             before = next((family for family in self._before if family.add == add), None)
-            family = FoldColumns(data, chosen, present, columns, add, before)
+            family = FoldColumns(data, chosen, present, moves.first[here], add, before)
             family.run(lambda places, *known, here=here: settle(here[places], *known))
-            self._families.append((family, {moves[k]: place for place, k in enumerate(here)}))
+            self._families.append(family)
         left = contest.may_win[offset:] & ~criterion.is_known(share, contest.lower[offset:], contest.upper[offset:])
         if contest.winner is None and np.count_nonzero(left) > MAX_LEFT:
             return None
@@ -663,8 +666,9 @@ class FoldsJudge(Judge):
 
     def _keep(self, move: Move) -> None:
         """Let the judges of the folds begin with the models that were found at once."""
-        for family, places in self._families:
-            for judge, point in zip(self.judges, family.points(places[move]) if move in places else (), strict=False):
+        for family in self._families:
+            place = np.flatnonzero(family.columns == move.columns[0])[: int(family.add == move.add)]
+            for judge, point in zip(self.judges, family.points(int(place[0])) if place.size else (), strict=False):
                 assert isinstance(judge, ValidationJudge) and isinstance(judge.screening, ColumnFamilies)
                 if point is not None:
                     judge.screening.keep(move, point)
@@ -686,8 +690,13 @@ class FoldsJudge(Judge):
 
     def refine(self, move: Move, goal: Goal) -> Value:
         self._keep(move)
-        known = self._screened.get(move, [(0.0, np.inf)] * len(self.judges))
-        parts = [Value(float(low), float(high), "carry", float(high)) for low, high in known]
+        moves, found = self._screened
+        parts = [Value(0.0, np.inf, "carry", np.inf)] * len(self.judges)
+        self._places = self._places or {known: k for k, known in enumerate(moves)}
+        if move in self._places:
+            place = self._places[move]
+            ends = [(float(fold.lower[place]), float(fold.upper[place])) for fold in found]
+            parts = [Value(low, high, "carry", high) for low, high in ends]
         for k, judge in enumerate(self.judges):
             if parts[k].upper <= parts[k].lower:
                 continue
@@ -705,8 +714,7 @@ class FoldsJudge(Judge):
 
     def after(self, move: Move) -> "FoldsJudge":
         self._keep(move)
-        before = [family for family, _ in self._families]
-        return FoldsJudge([judge.after(move) for judge in self.judges], self.criterion, self.data, before)
+        return FoldsJudge([judge.after(move) for judge in self.judges], self.criterion, self.data, self._families)
 
     def _add(self, parts: list[Value]) -> Value:
         stages = ("training", "loocv", "refine", "newton", "carry")

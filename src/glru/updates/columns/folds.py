@@ -124,6 +124,7 @@ class FoldData:
         size = max(test.size for test in tests)
         self.tests = np.array([np.pad(test, (0, size - test.size), mode="edge") for test in tests])
         self.asked = np.arange(size) < np.array([[test.size] for test in tests])
+        self.all_asked = bool(self.asked.all())
         self.answers = np.take_along_axis(self.y[:, 0], self.tests, axis=1)
         self.usable = bool(np.all(np.isfinite(self.strengths)) and np.all(self.strengths > 1e-300))
 
