@@ -350,6 +350,8 @@ class Pending:
         The same moves in all folds, this one among them; empty: there are none.
     combine : callable
         ``combine(lower, upper)``: bounds of the values from those of all folds.
+    ranks : array of int
+        The places of the moves in the contest; None: they are its last.
     """
 
     def __init__(
@@ -359,10 +361,14 @@ class Pending:
         contest: Contest,
         budget: Budget,
         combine: Callable[[Any, Any], Bounds] | None = None,
+        ranks: Columns | None = None,
     ) -> None:
         self.judge, self.contest, self.budget, self.combine = judge, contest, budget, combine
         self.folds: Sequence[Pending] = ()
-        self.size, self.offset = len(moves), contest.lower.size - len(moves)
+        self.size = len(moves)
+        self.ranks = np.arange(contest.lower.size - len(moves), contest.lower.size) if ranks is None else ranks
+        # A move that changes nothing comes before all others.
+        self.offset = int(self.ranks[0]) if ranks is None else 0
         least = judge.rows.criterion.least
         self.lower, self.upper = np.full(len(moves), least), np.full(len(moves), np.inf)
         self.certain = np.zeros(len(moves))
@@ -406,7 +412,7 @@ class Pending:
         low, high = self._complete(places, rows.criterion.add_terms(low, high, rows.weights), lower, upper)
         self.lower[places] = np.maximum(self.lower[places], low)
         self.upper[places] = np.maximum(np.minimum(self.upper[places], high), self.lower[places])
-        self.contest.settle(places + self.offset, *self._whole(places, self.lower[places], self.upper[places]))
+        self.contest.settle(self.ranks[places], *self._whole(places, self.lower[places], self.upper[places]))
 
     def tangent(self, scores: Array) -> Tangent | None:
         """A lower end of the value at some scores of the rows, and its slopes there; None where it is not a convex sum over the rows."""
@@ -425,7 +431,7 @@ class Pending:
     def take_values(self, places: Columns, lower: Array) -> None:
         """Take in lower ends of the values after some moves."""
         self.lower[places] = np.maximum(self.lower[places], lower)
-        self.contest.settle(places + self.offset, *self._whole(places, self.lower[places], self.upper[places]))
+        self.contest.settle(self.ranks[places], *self._whole(places, self.lower[places], self.upper[places]))
 
     def _whole(self, places: Columns, lower: Array, upper: Array) -> Bounds:
         """Bounds of the values over all folds, from those of this one."""
@@ -441,7 +447,7 @@ class Pending:
     def open_places(self) -> Columns:
         """The moves that may still be the best and are not known well enough, the most promising first."""
         wide = self.upper - self.lower > self._is_enough(self.upper)
-        open_ones = np.flatnonzero(self.contest.may_win[self.offset :] & wide)
+        open_ones = np.flatnonzero(self.contest.may_win[self.ranks] & wide)
         return open_ones[np.argsort(self.lower[open_ones], kind="stable")]
 
     def _is_enough(self, value: Array) -> Array | float:
@@ -455,7 +461,7 @@ class Pending:
 
     def find_best_place(self) -> Columns:
         """The move that is best, as far as is known, unless its value is known well enough."""
-        best = int(self.contest.upper[self.offset :].argmin())
+        best = int(self.contest.upper[self.ranks].argmin())
         low, high = self.lower[best], self.upper[best]
         wide = high - low > self.judge.precision and not self.judge.rows.criterion.is_known(ROUGH, low, high)
         return np.array([best] if wide else [], dtype=np.intp)
@@ -623,7 +629,8 @@ class FoldsJudge(Judge):
         chosen, moves = self._models[0].chosen, MoveList.of(moves)
         # Columns that leave wide data are followed in the dimension of its rows.
         is_wide = chosen.size > data.n_rows and not moves.add.all()
-        if chosen.size > data.max_columns or is_wide or np.any(moves.sizes > 1):
+        single = moves.sizes == 1
+        if chosen.size > data.max_columns or is_wide or not single.any():
             return None
         contest = self._contest(moves) if contest is None else contest
         offset, share = contest.lower.size - len(moves), 0.05 * criterion.resolution
@@ -645,15 +652,25 @@ class FoldsJudge(Judge):
 
         present = data.pack([model.near for model in self._models])
         for add in (False, True):
-            here = np.flatnonzero(moves.add == add)
+            here = np.flatnonzero(single & (moves.add == add))
             if not here.size:
                 continue
             before = next((family for family in self._before if family.add == add), None)
             family = FoldColumns(data, chosen, present, moves.first[here], add, before)
             family.run(lambda places, *known, here=here: settle(here[places], *known))
             self._families.append(family)
+        known = contest.winner is not None
+        if not known and not single.all():
+            # Groups are bounded one after the other in the metric of the present model, once it is known what they have to beat.
+            groups = np.flatnonzero(~single)
+            judges = [judge for judge in self.judges if isinstance(judge, ValidationJudge)]
+            found, _ = self._screen_together(judges, moves.take(groups), budget, contest, groups + offset)
+            for k, part in enumerate(found):
+                sums.lower[k, groups], sums.upper[k, groups] = part.lower, part.upper
+                sums.certain[k, groups] = part.certain
+            known = contest.winner is not None
         left = contest.may_win[offset:] & ~criterion.is_known(share, contest.lower[offset:], contest.upper[offset:])
-        if contest.winner is None and np.count_nonzero(left) > MAX_LEFT:
+        if not known and np.count_nonzero(left) > MAX_LEFT:
             return None
         return [Screened(*parts, "newton") for parts in zip(sums.lower, sums.upper, sums.certain, strict=True)]
 
@@ -667,18 +684,24 @@ class FoldsJudge(Judge):
     def _keep(self, move: Move) -> None:
         """Let the judges of the folds begin with the models that were found at once."""
         for family in self._families:
-            place = np.flatnonzero(family.columns == move.columns[0])[: int(family.add == move.add)]
+            is_here = len(move.columns) == 1 and family.add == move.add
+            place = np.flatnonzero(family.columns == move.columns[0])[: int(is_here)]
             for judge, point in zip(self.judges, family.points(int(place[0])) if place.size else (), strict=False):
                 assert isinstance(judge, ValidationJudge) and isinstance(judge.screening, ColumnFamilies)
                 if point is not None:
                     judge.screening.keep(move, point)
 
     def _screen_together(
-        self, judges: list[ValidationJudge], moves: Sequence[Move], budget: Budget, contest: Contest | None
+        self,
+        judges: list[ValidationJudge],
+        moves: Sequence[Move],
+        budget: Budget,
+        contest: Contest | None,
+        ranks: Columns | None = None,
     ) -> tuple[list[Pending], str]:
         """The bounds of every fold; all are bounded once before any is bounded more tightly, so that it is known what matters."""
         contest, moves = self._contest(moves) if contest is None else contest, MoveList.of(moves)
-        found = [Pending(judge, moves, contest, budget, self.criterion.combine_folds) for judge in judges]
+        found = [Pending(judge, moves, contest, budget, self.criterion.combine_folds, ranks) for judge in judges]
         for pending in found:
             pending.folds = found
         working = [judge.screening.bound(moves, part) for judge, part in zip(judges, found, strict=True)]
