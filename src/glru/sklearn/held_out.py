@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, final
 
@@ -54,16 +54,23 @@ class HeldOut:
     adapted: Adapted
     # Train and test rows of every split; the train rows are None where they are all rows but the one in the test.
     splits: list[Split]
-    # Which row was held out, and in which split.
-    rows: Rows
-    folds: Rows
-    bounds: ScoreBounds  # proven bounds of its scores, shaped as ``decision_function``
+    bounds: ScoreBounds  # proven bounds of the scores of their test rows, one after the other, shaped as ``decision_function``
     # How many held-out rows each stage decided; with one model per class, summed over the models.
     decided_by: dict[str, int] = field(default_factory=dict)
     n_trainings: int = 0  # models that needed a training
     # For how many splits the steps in front of the model were fitted again, without a closed form, and why.
     n_refits: int = 0
     refit_reason: str | None = None
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Which row was held out."""
+        return np.concatenate([test for _, test in self.splits])
+
+    @cached_property
+    def folds(self) -> Rows:
+        """In which split it was."""
+        return np.repeat(np.arange(len(self.splits)), [test.size for _, test in self.splits])
 
     @property
     def leaves_one_out(self) -> bool:
@@ -107,43 +114,33 @@ def bound_held_out(
     solutions: Sequence[Solution] | None = None,
     warn: bool = True,
     aim: float | None = None,
-    splits: "list[Split] | None" = None,
-    found: "_Folds | None" = None,
+    splits: list[Split] | None = None,
 ) -> HeldOut:
     """Held-out scores to a width, or, if ``width`` is None, only as tight as labels need them.
 
     ``warn``: about scores that are not proven to that width. ``aim``: a smaller width to reach where that takes no training.
-    ``splits``, ``found``: the splits of ``cv`` and what was found for them, where that is known.
+    ``splits``: the splits of ``cv``, where they are known.
     """
     require_bounds(adapted)
     splits = _list_splits(adapted, cv, groups) if splits is None else splits
+    if any(train is not None for train, _ in splits):
+        found = _bound_folds(adapted, solutions, splits, width, tol, progress, aim)
+        return found.to_held_out(adapted, splits, width if warn else None)
+    if solutions is None:
+        solutions = [solve(problem, tol=tol) for problem in adapted.problems]
+    narrow: dict[str, Any] = {} if aim is None else {"aim": AVERAGE * aim, "largest": aim}
+    results = [
+        leave_one_out(own, width=choose_width(width, aim, refits), progress=progress, refits=refits, **narrow)
+        for own, refits in zip(solutions, adapted.refits, strict=True)
+    ]
     rows = np.concatenate([test for _, test in splits])
-    folds = np.repeat(np.arange(len(splits)), [test.size for _, test in splits])
-    counts: Counter[str] = Counter()
-    if all(train is None for train, _ in splits):
-        if solutions is None:
-            solutions = [solve(problem, tol=tol) for problem in adapted.problems]
-        narrow: dict[str, Any] = {} if aim is None else {"aim": AVERAGE * aim, "largest": aim}
-        results = [
-            leave_one_out(own, width=choose_width(width, aim, refits), progress=progress, refits=refits, **narrow)
-            for own, refits in zip(solutions, adapted.refits, strict=True)
-        ]
-        parts = [result.bounds.take(rows) for result in results]
-        for result in results:
-            counts.update(result.decided_by)
-        n_trainings = sum(result.n_trainings for result in results)
-        n_refits, why = adapted.n_refits, adapted.refit_reason
-    else:
-        if found is None:
-            found = _bound_folds(adapted, solutions, splits, width, tol, progress, aim)
-        parts, n_refits, why = found.parts, found.n_refits, found.refit_reason
-        for place, stage in enumerate(found.stages):
-            counts[stage] += splits[place % len(splits)][1].size
-        n_trainings = found.stages.count("training")
-    bounds = adapted.bounds(parts)
-    if width is not None and warn:
-        _warn_of_width(bounds.width, width)
-    return HeldOut(adapted, splits, rows, folds, bounds, dict(counts), n_trainings, n_refits, why if n_refits else None)
+    counts = sum((Counter(result.decided_by) for result in results), Counter[str]())
+    n_trainings, n_refits = sum(result.n_trainings for result in results), adapted.n_refits
+    bounds = adapted.bounds([result.bounds.take(rows) for result in results])
+    _warn_of_width(bounds.width, width if warn else None)
+    return HeldOut(
+        adapted, splits, bounds, dict(counts), n_trainings, n_refits, adapted.refit_reason if n_refits else None
+    )
 
 
 def choose_width(width: float | None, aim: float | None, refits: Refits | None) -> float | None:
@@ -285,6 +282,16 @@ class _Folds:
         ]
         return replace(self, parts=widened)
 
+    def to_held_out(self, adapted: Adapted, splits: list[Split], width: float | None) -> HeldOut:
+        """The held-out scores of all splits, with a warning of those that are wider than ``width``."""
+        counts: Counter[str] = Counter()
+        for place, stage in enumerate(self.stages):
+            counts[stage] += splits[place % len(splits)][1].size
+        bounds = adapted.bounds(self.parts)
+        _warn_of_width(bounds.width, width)
+        why = self.refit_reason if self.n_refits else None
+        return HeldOut(adapted, splits, bounds, dict(counts), self.stages.count("training"), self.n_refits, why)
+
 
 def _bound_folds(
     adapted: Adapted,
@@ -412,7 +419,7 @@ def bound_held_out_grid(
         problems = [one.apply_changes(changes, k, weights) for k, weights in every]
         parts.append([Fold(mine, test, True) for mine, (_, test) in zip(problems, pairs, strict=True)])
     with reporter(progress) as report, calm_blas(first.problems[0].work):
-        found = [_GridFolds(one, splits, _bound_factor_slacks(one, changes, pairs), width, tol) for one in grid]
+        found = [_GridFolds(one, splits, _bound_factor_slacks(one, changes, pairs), width) for one in grid]
         for k in range(len(first.problems)):
             mine = [[fold.problems[k] for fold in folds] for folds in parts]
             tests = [test for _, test in splits]
@@ -444,10 +451,8 @@ def bound_held_out_grid(
 class _GridFolds:
     """What is known about the splits under one of several penalties: bounds of all splits for the first problem, then for the second, ..."""
 
-    def __init__(
-        self, adapted: Adapted, splits: list[Split], slacks: list[Array] | None, width: float | None, tol: float
-    ) -> None:
-        self.adapted, self.splits, self.slacks, self.width, self.tol = adapted, splits, slacks, width, tol
+    def __init__(self, adapted: Adapted, splits: list[Split], slacks: list[Array] | None, width: float | None) -> None:
+        self.adapted, self.splits, self.slacks, self.width = adapted, splits, slacks, width
         self.bounds: list[Bounds] = []
         self.closer: list[Closer | None] = []
         self.stages: dict[int, str] = {}
@@ -466,10 +471,7 @@ class _GridFolds:
         names = ["newton" if closer is None else "undetermined" for closer in self.closer]
         found = _Folds(parts, [self.stages.get(k, name) for k, name in enumerate(names)]).widen(self.slacks)
         # Nothing is said of widths that nobody needs.
-        warn = not any(self.closer)
-        return bound_held_out(
-            self.adapted, None, None, self.width, self.tol, False, None, warn, None, self.splits, found
-        )
+        return found.to_held_out(self.adapted, self.splits, None if any(self.closer) else self.width)
 
 
 def _bound_one_by_one(
@@ -555,8 +557,8 @@ def _compute_moments(matrix: Matrix, weight: Array) -> tuple[Array, Array]:
     return mean, np.sqrt(np.maximum(to_host(matrix.squared_column_norms(weight)) - mean**2, 0.0))
 
 
-def _warn_of_width(widths: Array, width: float) -> None:
-    wide = widths[np.isfinite(widths) & (widths > width)]
+def _warn_of_width(widths: Array, width: float | None) -> None:
+    wide = widths[:0] if width is None else widths[np.isfinite(widths) & (widths > width)]
     if wide.size:
         warn_caller(
             f"{wide.size} held-out score(s) are proven only to within {float(wide.max()):.2g}, not {width:.2g}: float64 "
