@@ -429,6 +429,7 @@ def test_steps_by_products_beside_a_column_of_next_to_nothing(loss, size):
 def test_chord_steps_of_several_penalties(together, spared, monkeypatch):
     """Penalties are stepped together or one after the other: the bounds hold the same exact scores."""
     monkeypatch.setattr("glru.updates.chord_folds.TOGETHER", 1e9 if together else 0)
+    monkeypatch.setattr("glru.updates.chord_folds.TALL", 1)
     problem = hostile("plain")
     splits = splits_of(problem, KFold(4), None)
     grid = [problem.derive(penalty=glru.L2(lam)) for lam in (10.0, 1.0, 0.1, 0.09, 0.0899)]

@@ -43,8 +43,9 @@ Decided = Callable[[Array, Array], NDArray[np.bool_]]
 SMALL = 100
 """Columns whose Hessians are formed."""
 
-TOGETHER = 1_200_000
-"""Penalties are stepped together up to so many entries of the data for all of them: of more, calls cost less than what a penalty tells about the next saves."""
+TOGETHER, TALL = 1_200_000, 5
+"""Penalties are stepped together up to so many entries of the data for all of them, and from so many rows per column on: elsewhere calls cost less than what a penalty
+tells about the next saves."""
 
 MAX_STEPS, MAX_CENTRAL_STEPS = 30, 30
 """Steps of a fold, and of the common model."""
@@ -728,7 +729,8 @@ class ChordFolds:
         self, rows: FoldRows, folds: Sequence[Sequence[Problem]], tests: Sequence[Rows], decided: Decided
     ) -> None:
         self.rows, self.n_folds = rows, len(tests)
-        self.together = len(folds) if rows.data.size * len(folds) <= TOGETHER else 1
+        small = rows.data.size * len(folds) <= TOGETHER and rows.n_rows >= TALL * rows.size
+        self.together = len(folds) if small else 1
         places = rows.find_places(tests)
         strengths = rows.read_strengths([fold for mine in folds for fold in mine])
         self.penalties = [
@@ -772,7 +774,8 @@ class ChordFolds:
                 commons.append(common)
             one.begin(commons, own, before)
             if spared < 1.0:
-                one.run(np.arange(one.count), own, spared, budget)
+                # Of small data what can be spared costs less than to come back to it.
+                one.run(np.arange(one.count), own, spared if self.together == 1 else 0.0, budget)
             before = one
 
     def _find_common(self, strengths: Array, start: "Array | Common", known: bool) -> Common:
