@@ -496,7 +496,7 @@ def _chord_folds(random, problem, grid, tests, truths) -> Iterator[Answer]:
     rows, dense = FoldRows.of(problem, grid[0], tests), problem.matrix.dense()
     exact = _stack_models(truths, problem.n_columns + int(problem.fit_intercept))
     for away in (None, 0.0, 1e-12, 1e-6, 1e-2, 1.0) if rows is not None else ():
-        with patch("glru.updates.chord_folds.TALL", random.choice([0, 10**9])):
+        with patch("glru.updates.chord_folds.TOGETHER", random.choice([0, 10**9])):
             work = ChordFolds(rows, grid, tests, never)
         spared = float(random.choice([0.5, 1.0]))
         if away is None:

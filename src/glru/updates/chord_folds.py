@@ -43,9 +43,8 @@ Decided = Callable[[Array, Array], NDArray[np.bool_]]
 SMALL = 100
 """Columns whose Hessians are formed."""
 
-TOGETHER, TALL = 1_200_000, 5
-"""Penalties are stepped together up to so many entries of the data for all of them, and from so many rows per column on: elsewhere calls cost less than what a penalty
-tells about the next saves."""
+TOGETHER = 1_200_000
+"""Penalties are stepped together up to so many entries of the data for all of them: of more, calls cost less than what a penalty tells about the next saves."""
 
 MAX_STEPS, MAX_CENTRAL_STEPS = 30, 30
 """Steps of a fold, and of the common model."""
@@ -479,14 +478,14 @@ class PenaltyFolds:
     ) -> None:
         """Begin at the common model of each penalty, and prove what the models' first steps do.
 
-        ``own``: the Hessian of the losses at scores of their own, and these, for models that have it; ``before``: the models under the penalty before. Where the common
-        model is still the one of that penalty, its models go on from where they stand: what changes of their gradients is known.
+        ``own``: the Hessian of the losses at scores of their own, and these, for models that have it; ``before``: the models under the penalty before, whose gradients
+        are known under this one too, from which those go on that are nearer there.
         """
         rows, diagonal, every = self.rows, np.arange(self.rows.size), np.arange(self.count)
         shares, n_folds = np.vstack([rows.shares.T, rows.shares.mean(axis=1)]), len(rows.weights)
         sums = np.array([np.tensordot(shares, common.grams, 1) for common in commons])
         hessians = np.concatenate([*sums[:, :-1], sums[:, -1]])
-        self.commons, self.references = commons, [common.reference for common in commons for _ in range(n_folds)]
+        self.references = [common.reference for common in commons for _ in range(n_folds)]
         for k, (gram, reference) in own.items():
             hessians[k], self.references[k] = gram, reference
         means = self.strengths.reshape(-1, n_folds, rows.size).mean(axis=1)
@@ -497,14 +496,14 @@ class PenaltyFolds:
         if known is None or not np.all(compute_growth(last, known, np.arange(len(commons))) < SAME_NORMS):
             known = Norms.of(rows, hessians[self.count :], last)
         self.base, self.growth = known, compute_growth(self.metrics, known, self.penalty_of)
-        if before is not None and before.commons[0].model is commons[0].model and self._has_references_of(before).all():
-            self.models, self.slopes, self.squares, self.moved = (part.copy() for part in before.read_state())
-        else:
-            begun = zip(*(common.begin(rows.shares) for common in commons), strict=True)
-            self.models, self.slopes, self.squares, self.moved = map(np.concatenate, begun)
-            if own:
-                self.slopes, self.squares, self.moved = rows.at(self.models, self.fold_of, self.references)
+        begun = zip(*(common.begin(rows.shares) for common in commons), strict=True)
+        self.models, self.slopes, self.squares, self.moved = map(np.concatenate, begun)
         self.gradients = self.slopes + self.strengths * self.models
+        near = every[:0] if before is None else self._move_to(before, every >= 0)
+        rest = np.setdiff1d([*own], near) if own else near[:0]
+        if rest.size:
+            references = [self.references[k] for k in rest]
+            _, self.squares[rest], self.moved[rest] = rows.at(self.models[rest], self.fold_of[rest], references)
         self.steps, self.ends = np.zeros_like(self.models), self.models.copy()
         self.nu, self.noise, self.radii, self.crossed = (np.full(self.count, np.inf) for _ in range(4))
         self._prove(every)
@@ -626,22 +625,22 @@ class PenaltyFolds:
                 self._renew(columns[slow], own)
                 self._prove(columns[slow])
 
-    def move_to(self, other: "PenaltyFolds") -> None:
-        """Go on from the models of another penalty where gradients are smaller there; moves are measured from the same scores."""
-        every = np.arange(self.count)
-        gradients = other.slopes + self.strengths * other.models
-        ahead = (gradients[:, None] @ self.metrics.roots)[:, 0]
-        nearer = np.sqrt(np.einsum("ki,ki->k", ahead, ahead)) < NEARER * self.nu
-        columns = every[nearer & self._has_references_of(other) & (self.count_open() > 0)]
-        if columns.size:
-            self.gradients[columns] = gradients[columns]
-            for mine, theirs in zip(self.read_state(), other.read_state(), strict=True):
-                mine[columns] = theirs[columns]
-            self._prove(columns)
+    def _move_to(self, other: "PenaltyFolds", asked: NDArray[np.bool_]) -> Rows:
+        """Stand where some models of another penalty do, if gradients are smaller there and moves are measured from the same scores; which of them do."""
+        ahead = other.slopes + self.strengths * other.models
+        sizes = [np.square((part[:, None] @ self.metrics.roots)[:, 0]).sum(axis=1) for part in (self.gradients, ahead)]
+        same = [mine is theirs for mine, theirs in zip(self.references, other.references, strict=True)]
+        columns = np.flatnonzero(asked & same & (sizes[1] < NEARER**2 * sizes[0]))
+        self.gradients[columns] = ahead[columns]
+        for mine, theirs in zip(self.read_state(), other.read_state(), strict=True):
+            mine[columns] = theirs[columns]
+        return columns
 
-    def _has_references_of(self, other: "PenaltyFolds") -> NDArray[np.bool_]:
-        """Which models measure their moves from the same scores as those of another penalty."""
-        return np.array([mine is theirs for mine, theirs in zip(self.references, other.references, strict=True)])
+    def go_on_from(self, other: "PenaltyFolds") -> None:
+        """Go on from the models of another penalty where that is nearer, for models with open rows."""
+        columns = self._move_to(other, self.count_open() > 0)
+        if columns.size:
+            self._prove(columns)
 
     def read_state(self) -> tuple[Array, ...]:
         """What is known of where the models stand whatever the penalty is."""
@@ -729,8 +728,7 @@ class ChordFolds:
         self, rows: FoldRows, folds: Sequence[Sequence[Problem]], tests: Sequence[Rows], decided: Decided
     ) -> None:
         self.rows, self.n_folds = rows, len(tests)
-        small = rows.data.size * len(folds) <= TOGETHER and rows.n_rows >= TALL * rows.size
-        self.together = len(folds) if small else 1
+        self.together = len(folds) if rows.data.size * len(folds) <= TOGETHER else 1
         places = rows.find_places(tests)
         strengths = rows.read_strengths([fold for mine in folds for fold in mine])
         self.penalties = [
@@ -831,7 +829,7 @@ class ChordFolds:
             for penalty in sorted(asked, key=lambda k: min((abs(k - other) for other in known), default=0)):
                 one = self.penalties[penalty]
                 if known:
-                    one.move_to(self.penalties[min(known, key=lambda other: abs(penalty - other))])
+                    one.go_on_from(self.penalties[min(known, key=lambda other: abs(penalty - other))])
                 one.run(np.arange(one.count), {}, 0.0, budget)
                 known.append(penalty)
         self.finished |= asked
