@@ -170,7 +170,7 @@ class GLRUClassifierCV(Classifier, Tuned):
         The strength chosen.
     grid_, criterion_lower_, criterion_upper_ : array
         The grid from the strongest penalty to the weakest, and the certified interval of the criterion at each; strengths that
-        cannot be the best have wider intervals.
+        cannot be the best may have wider intervals.
     best_index_, certified_ : int, bool
         The index of the choice, and whether it is proven that no other strength is better.
     preprocessing_, n_refits_ : transformer, int
