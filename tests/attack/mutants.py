@@ -34,7 +34,7 @@ FAMILIES, LOOCV = "decisions/test_families.py", "decisions/test_loocv.py"
 FOLDS, REFITS = "decisions/test_cross_validation.py", "decisions/test_refits.py"
 COLUMNS, STEPWISE = "decisions/test_column_families.py", "decisions/test_stepwise.py"
 INFORMATION, SUBSETS = "decisions/test_information.py", "decisions/test_subsets.py"
-SUBSET_ROWS = "decisions/test_subset_rows.py"
+SUBSET_ROWS, PATHS = "decisions/test_subset_rows.py", "decisions/test_paths.py"
 FOLD_COLUMNS, CARRIED_COLUMNS = "decisions/test_fold_columns.py", "decisions/test_carried_columns.py"
 DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
 CLASS_STEPWISE = "decisions/test_class_stepwise.py"
@@ -307,6 +307,15 @@ def _one_factor(place):
         self.factors = (0.5 * sum(factors),) * 2
         place(self, *args)
         self.factors, self.base = factors, replace(self.base, factors=factors)
+
+    return mutant
+
+
+def _last_places(screen):
+    """Bounds of groups are taken for those of the last moves."""
+
+    def mutant(self, judges, moves, budget, contest, ranks=None):
+        return screen(self, judges, moves, budget, contest)
 
     return mutant
 
@@ -722,6 +731,7 @@ MUTANTS: dict[str, Mutant] = {
     "rows-moved-far-carry-nothing-of-wide-columns": Mutant(
         "glru.updates.columns.wide:Candidates._certificate", inside(lost_shares=scaled(0.0)), COLUMNS
     ),
+    "groups-in-the-places-of-others": Mutant("glru.selection.judge:FoldsJudge._screen_together", _last_places, PATHS),
     "open-candidates-taken-as-decided": Mutant("glru.selection.contest:Contest.winner", _lowest_ends, STEPWISE),
     "column-that-comes-judged-by-squares": Mutant(
         "glru.selection.moves:ColumnFamilies._has_squares", _any_penalty, STEPWISE
