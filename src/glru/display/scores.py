@@ -24,6 +24,9 @@ Groups = dict[int, tuple[str, str]]
 MAX_DOTS = 3000
 """Most rows that are drawn as dots; more are drawn by density, or as an image within a vector graphic."""
 
+MIN_LINE = 1e-3
+"""Intervals of at least this share of the axis are drawn as lines."""
+
 MARKS = "marks"
 """The id of the marks of a picture, one per row or step, over which a report shows text."""
 
@@ -70,10 +73,13 @@ def draw_sides(
     low, high = find_usual_range(scores)
     bottom, top = np.clip(bounds.lower, low, high), np.clip(bounds.upper, low, high)
     size = float(np.clip(400.0 / max(n_rows, 1), 2.0, 4.0))
-    colors = [groups[int(verdict)][1] for verdict in verdicts]
-    style: dict[str, Any] = {"color": colors, "rasterized": n_rows > MAX_DOTS}
-    ax.vlines(places, bottom, top, linewidth=1.2, zorder=2, **style)
-    ax.scatter(places, np.clip(scores, low, high), size**2, linewidth=0, zorder=3, gid=MARKS, **style)
+    colors = np.array([groups[verdict][1] for verdict in (-1, 0, 1)])[verdicts.astype(np.intp) + 1]
+    # Shorter lines lie behind their dots.
+    seen, many = top - bottom > MIN_LINE * (high - low), n_rows > MAX_DOTS
+    ax.vlines(places[seen], bottom[seen], top[seen], linewidth=1.2, color=colors[seen], zorder=2, rasterized=many)
+    ax.scatter(
+        places, np.clip(scores, low, high), size**2, linewidth=0, color=colors, zorder=3, gid=MARKS, rasterized=many
+    )
     for verdict, (name, color) in groups.items():
         if count := int(np.sum(verdicts == verdict)):
             ax.plot([], [], "o", color=color, markersize=size, label=f"{name} ({count:,})")
@@ -363,11 +369,6 @@ def rank_least_certain(bounds: ScoreBounds, most: int) -> NDArray[np.intp]:
     return np.argsort(measure_leads(bounds), kind="stable")[:most]
 
 
-def format_counts(least: int, most: int) -> str:
-    """A count, or its two ends if it is not known exactly."""
-    return f"{least}" if least == most else f"{least}-{most}"
-
-
 @final
 @dataclass(eq=False, repr=False)
 class ConfusionDisplay(Display):
@@ -501,7 +502,7 @@ class ConfusionDisplay(Display):
         for (a, b), most in np.ndenumerate(self.most):
             if most > 0:
                 color = "white" if most > 0.5 * totals[a, 0] else (BLUE if a == b else ORANGE)
-                text = format_counts(int(self.least[a, b]), int(most))
+                text = f"{most}" if self.least[a, b] == most else f"{self.least[a, b]}-{most}"
                 ax.text(b, a, text, ha="center", va="center", color=color, fontsize=9 if n_classes <= 12 else 7)
         names = [shorten(name) for name in self.classes]
         slanted = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if max(map(len, names)) > 3 else {}

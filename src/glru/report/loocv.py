@@ -1,6 +1,7 @@
 """The sections of a report of leave-one-out cross-validation."""
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from glru.bounds import Bounds, ScoreBounds, residuals
 from glru.deletion import Ranking
 from glru.display import IntervalsDisplay, LOOCVDisplay
-from glru.display.scores import Display, measure_leads, shorten, sort_sides
+from glru.display.scores import MAX_DOTS, Display, measure_leads, shorten, sort_sides
 from glru.model_selection import LOOCVResult
 from glru.report.frame import Cell, Section, draw, format_count, format_interval, format_number, table
 from glru.report.quality import calibration_section, roc_section
@@ -102,10 +103,10 @@ def list_loocv_sections(
 SIDES = "Where an interval does not touch the line at zero, the class is proven. Every row takes the same space. Hover for details."
 
 
-def draw_display(display: Display, tips: Iterable[str]) -> str:
-    """A display as SVG; the title of the section stands above it."""
+def draw_display(display: Display, tip: Callable[[int], str], rows: Iterable[int]) -> str:
+    """A display as SVG; hovering over the mark of a row shows its ``tip``, unless there are too many marks for that."""
     figure = display.plot().figure_
-    return draw(figure, display.ax_.get_title(loc="left"), list(tips))
+    return draw(figure, display.ax_.get_title(loc="left"), [tip(int(row)) for row in islice(rows, MAX_DOTS)])
 
 
 def _list_score_sections(result: LOOCVResult, classes: tuple[str, str], name: Callable[[int], str]) -> list[Section]:
@@ -125,7 +126,7 @@ def _list_score_sections(result: LOOCVResult, classes: tuple[str, str], name: Ca
 
     display = LOOCVDisplay.from_result(result, classes)
     sections = [
-        Section("Held-out scores", SIDES, draw_display(display, [tip(row) for row in sort_sides(result.scores, y)])),
+        Section("Held-out scores", SIDES, draw_display(display, tip, sort_sides(result.scores, y))),
         _count_labels(result, classes),
     ]
     if np.ptp(y):
@@ -158,7 +159,7 @@ def _list_regression_sections(result: LOOCVResult, name: Callable[[int], str]) -
         known = format_interval(lower[row], upper[row], 6)
         return f"row {name(row)}\ntarget {format_number(y[row], 5)}\nheld-out prediction {known}"
 
-    plot = draw_display(LOOCVDisplay.from_result(result), map(tip, range(y.size)))
+    plot = draw_display(LOOCVDisplay.from_result(result), tip, range(y.size))
     rows: list[list[Cell]] = [
         [name(row), float(y[row]), (float(lower[row]), float(upper[row])), float(residual[row])]
         for row in order[:MAX_LISTED]
@@ -176,7 +177,10 @@ def _show_influence(
     lower, upper = influence.lower, influence.upper
     labelled = result.problem.loss.task == "classification"
     names = [name(int(row)) for row in influence.rows]
-    tips = [f"row {names[k]}\nCook's distance {format_interval(lower[k], upper[k], 6)}" for k in range(len(names))]
+
+    def tip(k: int) -> str:
+        return f"row {names[k]}\nCook's distance {format_interval(lower[k], upper[k], 6)}"
+
     display = IntervalsDisplay(lower, upper, [shorten(text) for text in names], "Cook's distance")
     proof = "it is proven that no other row changes it more" if influence.certified else "other rows may change it more"
     text = (
@@ -192,4 +196,4 @@ def _show_influence(
         ]
         for k, row in enumerate(influence.rows)
     ]
-    return Section("Most influential rows", text, draw_display(display, tips) + table(header, rows))
+    return Section("Most influential rows", text, draw_display(display, tip, range(len(names))) + table(header, rows))

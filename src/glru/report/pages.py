@@ -68,7 +68,7 @@ def _list_score_sections(
         title, pair = "Change of the predictions", None
         text = "By how much each prediction changes; at zero it stays. Hover over one for details."
     display = AfterDisplay.from_bounds(bounds, old_scores, pair)
-    picture = Section(title, text, draw_display(display, [tip(int(k)) for k in order]))
+    picture = Section(title, text, draw_display(display, tip, order))
     return [picture, _list_queries(bounds, old_scores, verdicts, names, labelled)]
 
 
