@@ -686,7 +686,7 @@ MUTANTS: dict[str, Mutant] = {
     "half-of-the-norm-of-a-sum-of-queries": Mutant(
         "glru.metric.rows:RowMetric.bound_combined_norm", scaled(0.5), CARRIED_COLUMNS
     ),
-    "removed-columns-taken-out-exactly": Mutant("glru.metric.rows:RowSide.unit", scaled(0.001), CARRIED_COLUMNS),
+    "removed-columns-taken-out-exactly": Mutant("glru.metric.rows:RowSide.unit", scaled(0.1), CARRIED_COLUMNS),
     "tenth-of-the-gradient-of-one-step": Mutant(
         "glru.updates.columns.one_step:Moves.gradient_norms", scaled(0.1), COLUMNS
     ),

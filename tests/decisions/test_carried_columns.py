@@ -112,6 +112,26 @@ def test_paths_equal_training(loss, fit_intercept):
     assert certified.certified
 
 
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_paths_whose_products_of_the_rows_are_formed_again(fit_intercept, monkeypatch):
+    """After every fourth step, from the columns that are left."""
+    monkeypatch.setattr(import_module("glru.selection.moves"), "MOST_CHANGES", 4)
+    formed, form = [], WideColumns.formed_again
+
+    def counted(*arguments):
+        formed.append(form(*arguments))
+        return formed[-1]
+
+    monkeypatch.setattr(WideColumns, "formed_again", counted)
+    problem, X, y = _data(glru.Logistic(), fit_intercept, seed=3, n_rows=48)
+    options = {"X_val": X, "y_val": y, "criterion": "log_loss", "forced": True, "max_steps": 14}
+    found = glru.stepwise(problem, **options)
+    naive = glru.stepwise(problem, method="naive", tol=1e-11, **options)
+    assert [step.columns for step in found.path] == [step.columns for step in naive.path]
+    assert found.certified and found.n_trainings == 0
+    assert len(formed) >= 3 and all(family.side.n_changes == 0 for family in formed)
+
+
 def test_long_paths_keep_the_bounds_of_few(monkeypatch):
     """Of steps beyond a limit the candidates are kept that their first lower bound did not rule out, the winner among them."""
     monkeypatch.setattr(import_module("glru.selection.search"), "MAX_KEPT", 2 * N_COLUMNS)
@@ -125,16 +145,19 @@ def test_long_paths_keep_the_bounds_of_few(monkeypatch):
     assert all(len(step.candidates) < 60 for step in result.path[2:])
 
 
-def test_products_of_the_rows_after_many_removals():
+@pytest.mark.parametrize(("own", "value", "lam"), [(0.7, 0.7, 0.3), (0.29, 0.00013524349188300149, 1.0)])
+def test_products_of_the_rows_after_many_removals(own, value, lam):
     """Each removal adds its rounding errors to ``K``, which the error of scores counts."""
-    # Equal entries are rounded the same way again and again.
-    X, n_left = np.full((2, 6000), 0.7), 20
-    side = RowSide(glru.Problem(X, [0, 1], penalty=glru.L2(0.3), scaling="sum"))
+    # Equal entries are rounded the same way again and again; the small ones by nearly half a unit of the sum each time.
+    X, n_left = np.full((2, 6000), value), 20
+    X[:, :n_left] = own
+    side = RowSide(glru.Problem(X, [0, 1], penalty=glru.L2(lam), scaling="sum"))
     for j in range(X.shape[1] - 1, n_left - 1, -1):
         side = side.without_column(j, X[:, j])
-    exact = sum(Fraction(x) * Fraction(z) for x, z in X[:, :n_left].T) / Fraction(0.3)
+    exact = sum(Fraction(x) * Fraction(z) for x, z in X[:, :n_left].T) / Fraction(lam)
     error = abs(float(Fraction(side.gram.data[0, 1]) - exact))
-    assert 0.0 < error <= side.unit * side.norms[0] * side.norms[1]
+    least = 0.1 if lam == 1.0 else 0.01
+    assert least * side.unit <= error / (side.norms[0] * side.norms[1]) <= side.unit
 
 
 def _newton(X, y, lam):

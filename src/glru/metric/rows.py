@@ -84,11 +84,11 @@ class RowSide:
     center: Array | None  # what is taken from every row, ``c``; the intercept of such a model is ``b + c . w``
     n_changes: int = 0
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, center: Array | None = None) -> None:
         self.problem, self.arrays = problem, problem.arrays
         lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
         self.inverse = np.divide(1.0, lam, out=np.zeros(problem.n_columns), where=lam > 0.0)
-        self.center = problem.matrix.mean_row() if problem.fit_intercept else None
+        self.center = problem.matrix.mean_row() if problem.fit_intercept and center is None else center
         if self.center is not None and problem.unpenalised.size:
             self.center = np.where(lam > 0.0, self.center, 0.0)
         self._take(problem.matrix.row_gram(self.inverse, self.center), stack_constraint_columns(problem))
@@ -191,9 +191,10 @@ class RowSide:
     def unit(self) -> float:
         """Relative error of a score: of a sum over the columns, then over the rows and the border.
 
-        A column that has come or gone since costs the roundings of its entries and of its product, of ``scale``, and of the sum.
+        A column that has come or gone since costs a rounding of the sum, one for being no longer among the columns, and five roundings of its own part.
+        By Cauchy's inequality all such parts together are at most twice the norms, which are not lowered.
         """
-        return gamma(self.inverse.size + 8 * self.n_changes + self.norms.size + self.n_free + 16) * (1.0 + FEW)
+        return gamma(self.inverse.size + 3 * self.n_changes + self.norms.size + self.n_free + 28) * (1.0 + FEW)
 
     @cached_property
     def border_norms(self) -> Array:

@@ -28,6 +28,7 @@ from glru.updates import find_newton_candidate
 from glru.updates.carried_rows import has_carried
 from glru.updates.carry import compute_new_coefficients
 from glru.updates.columns import (
+    MOST_CHANGES,
     Block,
     LocalColumns,
     RemovalScreen,
@@ -551,7 +552,11 @@ class ColumnFamilies(Screening):
         if after is None:
             return None
         screen.follow(family, steps)
-        return Carried(after, screen, self.model.whole, np.delete(chosen, place))
+        carried = Carried(after, screen, self.model.whole, np.delete(chosen, place))
+        if after.side.n_changes < MOST_CHANGES:
+            return carried
+        problem, point = self.model.whole.select_columns(carried.chosen), carried.point()
+        return replace(carried, family=after.formed_again(problem, point, self._select(carried.chosen)))
 
     def _prefers_sets(self, n_moves: int) -> bool:
         """Whether this number of additions of single columns is refined in their own metrics."""

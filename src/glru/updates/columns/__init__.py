@@ -8,4 +8,4 @@ from glru.updates.columns.screen import RemovalScreen, Tangent
 from glru.updates.columns.smooth import SmoothColumns, has_smooth_columns
 from glru.updates.columns.subset_rows import SubsetRows
 from glru.updates.columns.subsets import SubsetModels, has_subsets
-from glru.updates.columns.wide import Steps, WideColumns, has_wide_columns
+from glru.updates.columns.wide import MOST_CHANGES, Steps, WideColumns, has_wide_columns

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from glru.bounds import Bounds, unbounded
 from glru.linalg import FEW, TINY, Array, Matrix, gamma, length, to_host
-from glru.metric.rows import RowMetric, has_few_free
-from glru.problem import Problem
+from glru.metric.rows import RowMetric, RowSide, has_few_free
+from glru.problem import Point, Problem
 from glru.solution import Solution
 from glru.updates.batch import FLOOR_FACTOR, Certified, Decided, tighten
 from glru.updates.columns.models import Block, Blocks, ColumnModels
@@ -48,6 +48,9 @@ METRIC_DRIFT, BASE_METRICS = 1e-4, 8
 
 FAR_MOVE = 4.0
 """Where a step moved a score further than this, the next ones start from the old model."""
+
+MOST_CHANGES = 256
+"""Columns that leave before ``K`` is formed again: each adds to its rounding."""
 
 STALE = 16.0
 """The rows' squared norms before columns left, against those now, from which ``K`` is formed again."""
@@ -136,6 +139,13 @@ class WideColumns(ColumnModels):
         ColumnModels.__init__(family, self.problem, self.queries, extended)
         family._begin((duals, free, scores))
         return family if family.usable else None
+
+    def formed_again(self, problem: Problem, point: Point, queries: Matrix) -> "WideColumns":
+        """The family of the columns that are left, from these."""
+        family = WideColumns.__new__(WideColumns)
+        ColumnModels.__init__(family, problem, queries, RowSide(problem, self.side.center).extend(queries))
+        family._begin(family.place(point))
+        return family if family.usable else self
 
     def _metric_at(self, scores: Array) -> RowMetric:
         _, curvatures = self.problem.loss.expand_slope(self.problem.y, scores)
