@@ -101,7 +101,7 @@ def _limit_time(seconds: float | None) -> Iterator[None]:
 def _report_errors(log: Path | None) -> Iterator[None]:
     """Print a message instead of a traceback where the user can correct the cause."""
     try:
-        write_log(log, inputs.join_command_line())
+        write_log(log, output.join_command_line())
         yield
         sys.stdout.flush()
     except BrokenPipeError:

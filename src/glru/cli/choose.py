@@ -30,7 +30,7 @@ from glru.cli.output import INTERRUPTED, TIME_IS_UP, show_progress
 from glru.display.paths import STEP_CRITERIA, name_step
 from glru.linalg import Array
 from glru.model_selection.loocv import validate_strengths
-from glru.report import list_path_sections, list_stepwise_sections, page
+from glru.report import list_path_sections, list_stepwise_sections
 from glru.report.frame import format_count, format_interval
 from glru.report.quality import constant_value, sampling_interval
 from glru.sklearn.adapt import adapt_again
@@ -231,17 +231,17 @@ def make_outcome(
     keys = ("action", "lower", "upper", "n_candidates", "n_trainings", "n_open", "proven")
     columns = {key: [step[key] for step in steps] for key in keys}
     columns["features"] = [", ".join(step["features"]) for step in steps]
-    title = f"Stepwise selection of features of {job.prepared.name}"
     return output.Outcome(
         "select",
-        title,
+        f"Stepwise selection of features of {job.prepared.name}",
         lines,
         job.facts | {"settings": settings},
         values,
         seconds,
         table=lambda: columns,
         display=lambda: glru.display.StepwiseDisplay.from_result(result, names),
-        page=lambda: page(title, lines, list_stepwise_sections(result, names), inputs.make_provenance(job)),
+        sections=lambda: list_stepwise_sections(result, names),
+        prepared=job.prepared,
     )
 
 
@@ -447,17 +447,17 @@ def make_tune_outcome(
     lines += _remark_on_strengths(job, path, name, strengths)
     lines.append(("trainings", f"{values['n_trainings']} beyond one for each value"))
     lines.append(("time", f"{output.format_duration(seconds['total'])} in all"))
-    title = f"Choice of {name} for {job.prepared.name} by leave-one-out cross-validation"
     return output.Outcome(
         "tune",
-        title,
+        f"Choice of {name} for {job.prepared.name} by leave-one-out cross-validation",
         lines,
         facts,
         values,
         seconds,
         table=lambda: {name: strengths, "lower": path.lower, "upper": path.upper},
         display=lambda: glru.display.RegularizationPathDisplay.from_path(path, as_C),
-        page=lambda: page(title, lines, list_path_sections(path, as_C), inputs.make_provenance(job)),
+        sections=lambda: list_path_sections(path, as_C),
+        prepared=job.prepared,
     )
 
 

@@ -2,15 +2,12 @@
 
 import csv
 import glob
-import hashlib
 import re
 import shlex
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +18,12 @@ import glru
 from glru import datasets
 from glru._options import Budget
 from glru.cli.options import DataOptions, LossOptions, StrengthOptions
-from glru.cli.output import list_versions
 from glru.datasets import Contents, Prepared
 from glru.datasets.check import Check, describe_features
-from glru.datasets.files import STANDARD_INPUT, expand, read_standard_input
+from glru.datasets.files import STANDARD_INPUT, expand
 from glru.datasets.preparation import Targets, find_target, has_gaps
-from glru.linalg import Array, RawMatrix, as_matrix
+from glru.linalg import Array, RawMatrix
 from glru.losses import LOSSES
-from glru.report import Provenance
 from glru.sklearn import adapt
 from glru.sklearn.adapt import Adapted
 
@@ -299,38 +294,6 @@ def split_list(text: str) -> list[str]:
     """Split a text at its commas, except inside double quotes."""
     parts = next(csv.reader([text], skipinitialspace=True), [])
     return [part.strip() for part in parts if part.strip()]
-
-
-def make_provenance(job: Job) -> Provenance:
-    """What is needed to repeat the run, for a report."""
-    settings = [
-        ("source", job.prepared.source),
-        ("SHA-256 of the data", compute_checksum(job.prepared)),
-        ("date", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
-    ]
-    return Provenance(join_command_line(), settings, list_versions())
-
-
-def compute_checksum(prepared: Prepared) -> str:
-    """The SHA-256 of the data files (for one file, that of sha256sum), or of the values of a named dataset."""
-    digest = hashlib.sha256()
-    path = Path(prepared.source)
-    if path == STANDARD_INPUT:
-        digest.update(read_standard_input())
-    elif path.exists() or glob.has_magic(prepared.source):
-        for file in expand(path):
-            with file.open("rb") as stream:
-                while block := stream.read(1 << 20):
-                    digest.update(block)
-    else:
-        for part in (*as_matrix(prepared.raw).parts.values(), prepared.y):
-            digest.update(np.ascontiguousarray(part).tobytes())
-    return digest.hexdigest()
-
-
-def join_command_line() -> str:
-    """The command as it was given."""
-    return shlex.join(["glru", *sys.argv[1:]])
 
 
 def describe_classes(classes: Sequence[str] | None) -> Any:

@@ -16,7 +16,7 @@ from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, O
 from glru.cli.output import TIME_IS_UP, show_progress
 from glru.model_selection.checkpoint import Checkpoint as Store
 from glru.model_selection.loocv import ensure_trained
-from glru.report import list_loocv_sections, page
+from glru.report import list_loocv_sections
 from glru.report.frame import format_count, format_interval
 from glru.report.loocv import STAGE_NAMES, describe_open
 from glru.report.quality import (
@@ -186,10 +186,9 @@ def make_outcome(
         values["roc_auc_caveat"] = None if problem.loss.several else auc_caveat(result)
     lines += _describe_result(job, result, metrics, check)
     lines.append(("time", f"{output.format_duration(seconds['total'] - seconds.get('verify', 0.0))} in all"))
-    title = f"Leave-one-out cross-validation of {job.prepared.name}"
     return output.Outcome(
         "loocv",
-        title,
+        f"Leave-one-out cross-validation of {job.prepared.name}",
         lines,
         facts,
         values,
@@ -200,20 +199,13 @@ def make_outcome(
             if result.problem.loss.several
             else glru.display.LOOCVDisplay.from_result(result, find_pair(job))
         ),
-        page=lambda: page(
-            title,
-            lines,
-            [
-                *list_loocv_sections(
-                    result,
-                    find_pair(job),
-                    job.prepared.ids,
-                    None if result.unbounded else _rank_rows(solution, budget),
-                ),
-                _make_coefficients_section(job, solution),
-            ],
-            inputs.make_provenance(job),
-        ),
+        sections=lambda: [
+            *list_loocv_sections(
+                result, find_pair(job), job.prepared.ids, None if result.unbounded else _rank_rows(solution, budget)
+            ),
+            _make_coefficients_section(job, solution),
+        ],
+        prepared=job.prepared,
     )
 
 

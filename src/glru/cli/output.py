@@ -1,10 +1,13 @@
 """What a command prints and writes: its result as a table, JSON or files, progress, the log, versions and exit codes."""
 
+import glob
+import hashlib
 import importlib.metadata
 import io
 import json
 import math
 import platform
+import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +25,11 @@ from glru._extras import require
 from glru._files import check_target, refuse_input, write_atomically
 from glru.bounds import ScoreBounds
 from glru.cli.options import FileOptions, OutputOptions
+from glru.datasets import Prepared
+from glru.datasets.files import STANDARD_INPUT, expand, read_standard_input
+from glru.linalg import as_matrix
+from glru.report import Provenance, page
+from glru.report.frame import Section
 
 BAD_INPUT, TIME_IS_UP, REFUTED, INTERRUPTED = 1, 3, 4, 130
 """Exit codes, in addition to 0 (done) and 2 (wrong usage)."""
@@ -45,7 +53,8 @@ class Outcome:
     seconds: dict[str, float]  # time spent in each part
     table: Callable[[], dict[str, Any]] | None = None  # makes the columns for ``--out``
     display: Callable[[], Any] | None = None  # makes the picture for ``--plot``
-    page: Callable[[], str] | None = None  # makes the report for ``--html``
+    sections: Callable[[], list[Section]] | None = None  # makes the pictures and tables of ``--html``
+    prepared: Prepared | None = None  # the data, for the origin of a report
 
     def as_json(self) -> str:
         """The result as strict JSON, with null for infinite or unknown values."""
@@ -83,8 +92,10 @@ def deliver(outcome: Outcome, output: FileOptions) -> None:
             written.append(
                 _write(output.plot, _encode_picture(outcome.display().plot().figure_, output.plot.suffix.lower()))
             )
-        if output.html is not None and outcome.page is not None:
-            written.append(_write(output.html, outcome.page().encode()))
+        if output.html is not None and outcome.sections is not None and outcome.prepared is not None:
+            origin = make_provenance(outcome.prepared)
+            report = page(outcome.title, outcome.lines, outcome.sections(), origin)
+            written.append(_write(output.html, report.encode()))
     lines = outcome.lines + [("written", str(path)) for path in written]
     write_log(output.log, "\n".join([outcome.title, *(f"  {name}: {text}" for name, text in lines)]))
     if output.json:
@@ -272,3 +283,35 @@ def list_versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
+
+
+def make_provenance(prepared: Prepared) -> Provenance:
+    """What is needed to repeat the run, for a report."""
+    settings = [
+        ("source", prepared.source),
+        ("SHA-256 of the data", compute_checksum(prepared)),
+        ("date", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
+    ]
+    return Provenance(join_command_line(), settings, list_versions())
+
+
+def compute_checksum(prepared: Prepared) -> str:
+    """The SHA-256 of the data files (for one file, that of sha256sum), or of the values of a named dataset."""
+    digest = hashlib.sha256()
+    path = Path(prepared.source)
+    if path == STANDARD_INPUT:
+        digest.update(read_standard_input())
+    elif path.exists() or glob.has_magic(prepared.source):
+        for file in expand(path):
+            with file.open("rb") as stream:
+                while block := stream.read(1 << 20):
+                    digest.update(block)
+    else:
+        for part in (*as_matrix(prepared.raw).parts.values(), prepared.y):
+            digest.update(np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()
+
+
+def join_command_line() -> str:
+    """The command as it was given."""
+    return shlex.join(["glru", *sys.argv[1:]])

@@ -20,7 +20,7 @@ from glru.display.scores import find_verdicts
 from glru.linalg import Array, RawMatrix
 from glru.model_selection.checkpoint import Checkpoint as Store
 from glru.model_selection.loocv import ensure_trained
-from glru.report import list_after_sections, page
+from glru.report import list_after_sections
 from glru.report.frame import format_count, format_interval, format_move
 from glru.report.quality import name_metric
 from glru.solvers import train
@@ -278,10 +278,9 @@ def make_outcome(
         *_describe_proof(after, bounds, counts, outside, "queries" if settings["query"] else "rows"),
         ("time", f"{output.format_duration(seconds['bounds'])} beyond the first training"),
     ]
-    title = f"The model of {job.prepared.name} after the change"
     return output.Outcome(
         "whatif",
-        title,
+        f"The model of {job.prepared.name} after the change",
         lines,
         job.facts | {"settings": settings},
         values,
@@ -292,12 +291,8 @@ def make_outcome(
             if job.problem.loss.several
             else glru.display.AfterDisplay.from_bounds(bounds, old, find_pair(job))
         ),
-        page=lambda: page(
-            title,
-            lines,
-            list_after_sections(job.problem.loss, bounds, old, names, classes or ("-1", "+1")),
-            inputs.make_provenance(job),
-        ),
+        sections=lambda: list_after_sections(job.problem.loss, bounds, old, names, classes or ("-1", "+1")),
+        prepared=job.prepared,
     )
 
 
