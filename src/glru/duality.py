@@ -317,7 +317,8 @@ def explain_missing_optimum(problem: Problem) -> str | None:
     if has_spare_columns(problem) or np.linalg.matrix_rank(_scale_columns(free)) < free.shape[1]:
         return (
             "the optimum is not unique: unpenalised columns are linearly dependent, so that infinitely many models are best. "
-            "Remove columns that are constant or depend on others, or penalise them."
+            "Remove columns that are constant or depend on others (all indicators of a category together are the intercept: "
+            "OneHotEncoder(drop='first') leaves one out), or penalise them."
         )
     if _separates_classes(problem, _scale_columns(free), y):
         return (
