@@ -58,8 +58,9 @@ CHUNK = 1 << 15
 NEARER = 0.7
 """Models of another penalty are gone on from where the norms of gradients are at most this share of those where the own ones stand."""
 
-SHARES, MAX_LOOKED = (0.1, 1e-2, 1e-3, 1e-5, 1e-8), 4096
-"""What radii may have to be reduced to, and about how many open rows are looked at for that."""
+SLOW, FAR, FAR_PIECES = 0.3, 1.0, 0.1
+"""A fold takes the curvatures of its own model where a step leaves more of a gradient's norm, the logarithm of what curvatures differ by is above this, or rows that have
+crossed a kink carry more of the metric."""
 
 CHORD, SAME_NORMS = 0.1, 1.1
 """The logarithm of what curvatures may differ by from those of a common Hessian, and how much larger norms may be at most than known ones that are used instead."""
@@ -67,12 +68,8 @@ CHORD, SAME_NORMS = 0.1, 1.1
 ROWS_PER_COLUMN = 4
 """Fewest rows per column of folds under a piecewise quadratic loss."""
 
-CROSSED, CIRCLING = 0.01, 0.3
-"""The share of the rows that may have crossed a kink where steps keep a common Hessian, and what a step may leave of a gradient's norm there."""
-
-STEP_CALLS, HESSIAN_CALLS, FLOPS, LOSS = 4e5, 6e4, 15.0, 10.0
-"""What the calls of a step of all folds and of a Hessian cost beside their arithmetic, in nanoseconds; operations of products in a nanosecond, and
-nanoseconds of a loss derivative."""
+CROSSED = 0.01
+"""The share of the rows that may have crossed a kink where steps keep a common Hessian."""
 
 
 def has_chords(problem: Problem) -> bool:
@@ -620,7 +617,7 @@ class PenaltyFolds:
             before = self.nu[columns]
             full = self._advance(columns)
             self._prove(columns)
-            slow = self._goes_on(columns, most) & (~full | self._renewals_pay(columns, self.nu[columns] / before))
+            slow = self._goes_on(columns, most) & (~full | self._have_drifted(columns, self.nu[columns] / before))
             if slow.any():
                 self._renew(columns[slow], own)
                 self._prove(columns[slow])
@@ -688,32 +685,14 @@ class PenaltyFolds:
         self.moved[columns] = 0.0
         self.growth[columns] = compute_growth(metrics, self.base, self.penalty_of[columns])
 
-    def _renewals_pay(self, columns: Rows, rates: Array) -> NDArray[np.bool_]:
-        """Of which folds Hessians at their models cost less than the steps that they save."""
-        rows = self.rows
-        entries = rows.n_rows * rows.size
-        step = STEP_CALLS / columns.size + 4.0 * entries / FLOPS + LOSS * rows.n_rows
-        renewal = (entries * rows.size + 4.0 * rows.size**3) / FLOPS + HESSIAN_CALLS + LOSS * rows.n_rows
-        # The radii that the open rows need, as shares of the gradients' norms.
-        left = self.left[:: 1 + self.left.size // MAX_LOOKED]
-        owners, places = self.owners[left], self._find_places(left)
-        scores = np.einsum("ij,ij->i", rows.data[places], self.ends[owners])
-        unit = self.nu[owners] * self.growth[owners] * self._find_norms(owners, places)
-        needed = np.ones(self.count)
-        for share in SHARES:
-            half = needed[owners] * unit
-            needed[owners[~self.decided(scores - half, scores + half)]] = share
-        needed = needed[columns]
-        chord = np.minimum(self.crossed[columns], 1.0) if rows.loss.piecewise else 0.0
-        chord += np.expm1(self.constant * self.moved[columns]) + TINY
-        n_steps = np.maximum(np.log(needed / chord) / np.log(np.clip(rates, 1e-30, 0.9)), 0.0)
-        own = np.minimum(self.constant * self._largest(columns) * self.nu[columns], 1.0)
-        n_own = np.where(own <= needed, 0.0, np.where(own**2 <= needed, 1.0, 2.0))
-        pays: NDArray[np.bool_] = n_steps * step > renewal + n_own * step
-        if rows.loss.piecewise:
-            # In the metric of other pieces steps may go round in circles, and nothing may be provable.
-            pays |= (self.crossed[columns] > 0.0) & ((rates > CIRCLING) | ~np.isfinite(self.radii[columns]))
-        return pays
+    def _have_drifted(self, columns: Rows, rates: Array) -> NDArray[np.bool_]:
+        """Which models are far from where their Hessians were taken, or gain little by a step; ``rates``: what the last ones left of the gradients' norms."""
+        if not self.rows.loss.piecewise:
+            drifted: NDArray[np.bool_] = (self.constant * self.moved[columns] > FAR) | (rates > SLOW)
+            return drifted
+        # In the metric of other pieces steps may go round in circles, and nothing may be provable.
+        crossed, lost = self.crossed[columns], (rates > SLOW) | ~np.isfinite(self.radii[columns])
+        return (crossed > FAR_PIECES) | ((crossed > 0.0) & lost)
 
 
 @final
