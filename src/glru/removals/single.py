@@ -8,7 +8,6 @@ from typing import Any, final
 
 import numpy as np
 
-from glru import duality
 from glru.bounds import Bounds, intersect, unbounded
 from glru.cascade import (
     BATCH_STEPS,
@@ -31,7 +30,7 @@ from glru.cascade import (
 from glru.linalg import UNIT, Array, to_host
 from glru.linalg.factor import robust_cholesky, solve_cholesky
 from glru.losses import Hinge
-from glru.problem import Point, Problem
+from glru.problem import Point
 from glru.refine import Questions, Refinement, approach, has_products
 from glru.regions import EVERY, has_support
 from glru.solution import Solution
@@ -452,9 +451,6 @@ class SingleRemovals(OneScore):
             self.run.limited[row] = found.exhausted
             return found.lower, found.upper
         work, point = self.refinement(row)
-        on_pieces = self._candidate_on_pieces(row, work.problem)
-        if on_pieces is not None and work.newton(on_pieces) is not None:
-            return work.found
         near = self._candidate(row)
         if near is None or work.step_locally(approach(work.problem, near)[0], dual=False) is None:
             work.newton(point)
@@ -476,15 +472,6 @@ class SingleRemovals(OneScore):
             if family is not None and row in family.candidates:
                 return Point.unpack(family.candidates[row], self.problem.fit_intercept)
         return None
-
-    def _candidate_on_pieces(self, row: int, problem: Problem) -> Point | None:
-        """The candidate of a row under a loss with kinks, where its gap has left the row open."""
-        family = self._paths.get(float(self.run.factors[row]))
-        if family is None or row not in family.candidates:
-            return None
-        kept = family.candidates[row]
-        assert kept.dual is not None
-        return replace(kept, dual=duality.make_feasible_dual(problem, kept.dual))
 
 
 CARRY = Step(

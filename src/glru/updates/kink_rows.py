@@ -26,7 +26,7 @@ from glru.certificate import ball_radius, loss_terms
 from glru.linalg import FEW, HOST, TINY, UNIT, Array, add_work, gamma, get_arrays, to_host
 from glru.losses import Hinge
 from glru.metric.rows import NewtonSystem, RowMetric, RowSide
-from glru.problem import Point, Problem
+from glru.problem import Problem
 from glru.solution import Solution
 from glru.updates.batch import Decided
 from glru.updates.carried_rows import rounded_norms, row_norms, sum_error
@@ -416,7 +416,6 @@ class KinkRows:
     def __init__(self, solution: Solution, factor: float, refits: Refits | None = None) -> None:
         self.problem, self.weights = solution.problem, factor * solution.problem.weights
         self._refits = refits
-        self.candidates: dict[int, Point] = {}
         self._solution = solution
         self._known = unbounded(self.problem.n_rows)
         self._asked = np.zeros(self.problem.n_rows, dtype=bool)
@@ -428,7 +427,7 @@ class KinkRows:
         return self.finder.found
 
     def bounds(self, rows: Rows, decided: Decided) -> Bounds:
-        """Bounds of the removed rows' scores, infinite where nothing is found or proven; of rows that stay open the candidates are kept."""
+        """Bounds of the removed rows' scores, infinite where nothing is found or proven."""
         lower, upper = self._known
         size = max(1, ENTRIES_TOGETHER // max(self.problem.matrix.shape))
         new = rows[~self._asked[rows]]
@@ -483,14 +482,12 @@ class KinkRows:
             before = gaps[rough]
             more, gaps[rough] = self._certified(here, kinks[:, rough], near)
             found[0][rough], found[1][rough] = intersect((found[0][rough], found[1][rough]), more)
-            coefs[:, rough], intercepts[rough], dual[:, rough] = near
+            _, intercepts[rough], dual[:, rough] = near
             kinks[:, rough] = self._find_kinks(here, kinks[:, rough], near)
             known = is_decided(found[0][rough], found[1][rough], None)
             rough = rough[known | (gaps[rough] < USEFUL_ROUND * before)]
         lower, upper = self._known
         lower[rows], upper[rows] = intersect((lower[rows], upper[rows]), found)
-        for k in np.flatnonzero(~decided(lower[rows], upper[rows])):
-            self.candidates[int(rows[k])] = Point(coefs[:, k], float(intercepts[k]), dual[:, k])
 
     def _strengths(self, rows: Rows) -> Array:
         """The strengths of the penalty without each of some rows, one column each."""

@@ -29,9 +29,6 @@ from glru.updates.centred_rows import Balls
 from glru.updates.gradients import find_lengths
 from glru.updates.row_models import MAX_STEPS, Errors, Images, Retrained, RowModels, Rows
 
-REFINEMENT_STEPS = 3
-"""Most steps of iterative refinement: each gains the digits that the factor has, and where it has few the others are lost anyway."""
-
 FEWEST_ROWS = 256
 """Of less data the leverages of all rows are found, however few are asked about."""
 
@@ -100,19 +97,11 @@ class WideRows(RowModels):
         """Bounds of a row's score under the model without it, by Newton steps of that model alone."""
         weights, rows = self.factors[row] * self.problem.weights, np.array([row])
         weights[row] = 0.0
-        return self.retrained(weights, self._nearest(rows), rows, decided, n_steps)
-
-    def _nearest(self, rows: Rows) -> tuple[Array, Array, Array]:
-        """The candidate one Newton step from the old model, or that model where there is no such step."""
-        if int(rows[0]) in self.candidates:
-            duals, free = self.candidates[int(rows[0])]
-            return duals, free, self.scores(duals, free)
-        models, change, _, _ = self.first(rows)
-        duals, free = to_host(models)[:, 0], change[:, 0]
-        # Computed afresh: those of the family are sums of two, with the errors of both.
-        found = duals, free, self.scores(duals, free)
-        near = np.abs(found[2] - self.base)[self.used].max(initial=0.0) < 4.0
-        return found if near else self.start
+        start = self.start
+        if row in self.candidates:
+            duals, free = self.candidates[row]
+            start = duals, free, self.scores(duals, free)
+        return self.retrained(weights, start, rows, decided, n_steps)
 
     @cached_property
     def metric(self) -> RowMetric:
@@ -280,24 +269,7 @@ class WideRows(RowModels):
         duals, free = self.duals + to_host(moves)[:, 0], self.free + change[:, 0]
         duals = np.where(self.metric.curvatures > 0.0, duals, -self.weights * self.slopes)
         scores = self.scores(duals, free)
-        if self.has_closed_form:
-            duals, free, scores = self._refine_base(duals, free, scores)
         return duals, free, scores, self.score_errors(arrays.put(duals[:, None]), free[:, None])
-
-    def _refine_base(self, duals: Array, free: Array, scores: Array) -> tuple[Array, Array, Array]:
-        """A model of a quadratic loss after further steps, as long as they shrink its forces: iterative refinement."""
-        arrays, side, loss, y = self.arrays, self.side, self.problem.loss, self.problem.y
-        curvatures = self.metric.curvatures
-        forces = self.weights * loss.gradient(y, scores) + duals
-        for _ in range(REFINEMENT_STEPS):
-            change, moves = self.metric.step(arrays.put(forces[:, None]), (side.border.T @ duals)[:, None])
-            closer = duals - (forces + curvatures * to_host(moves)[:, 0]), free + change[:, 0]
-            there = self.scores(*closer)
-            residuals = self.weights * loss.gradient(y, there) + closer[0]
-            if not residuals @ residuals < 0.25 * (forces @ forces):
-                break
-            (duals, free), scores, forces = closer, there, residuals
-        return duals, free, scores
 
     def first(self, rows: Rows) -> tuple[Any, Array, Any, Errors]:
         """The candidates one Newton step from the old model, their scores, and the errors of these."""
