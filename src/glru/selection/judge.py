@@ -568,8 +568,7 @@ class FoldsJudge(Judge):
     ) -> None:
         self.judges, self.criterion, self.data, self._before = judges, criterion, data, before
         self._families: list[FoldColumns] = []
-        self._screened: tuple[Sequence[Move], Sequence[Screened | Pending]] = (), ()
-        self._places: dict[Move, int] = {}
+        self._screened: dict[Move, Sequence[tuple[float, float]]] = {}
 
     @property
     def n_rows(self) -> int:
@@ -618,7 +617,8 @@ class FoldsJudge(Judge):
             stage = screened[0].stage
         else:
             found, stage = self._screen_together(own, moves, budget, contest)
-        self._screened, self._places = (moves, found), {}
+        ends = [zip(part.lower.tolist(), part.upper.tolist(), strict=True) for part in found]
+        self._screened = dict(zip(moves, zip(*ends, strict=True), strict=True))
         lower, upper = self.criterion.combine_folds([s.lower for s in found], [s.upper for s in found])
         return Screened(lower, upper, np.sum([s.certain for s in found], axis=0), stage)
 
@@ -713,13 +713,8 @@ class FoldsJudge(Judge):
 
     def refine(self, move: Move, goal: Goal) -> Value:
         self._keep(move)
-        moves, found = self._screened
-        parts = [Value(0.0, np.inf, "carry", np.inf)] * len(self.judges)
-        self._places = self._places or {known: k for k, known in enumerate(moves)}
-        if move in self._places:
-            place = self._places[move]
-            ends = [(float(fold.lower[place]), float(fold.upper[place])) for fold in found]
-            parts = [Value(low, high, "carry", high) for low, high in ends]
+        known = self._screened.get(move, [(0.0, np.inf)] * len(self.judges))
+        parts = [Value(low, high, "carry", high) for low, high in known]
         for k, judge in enumerate(self.judges):
             if parts[k].upper <= parts[k].lower:
                 continue
