@@ -615,3 +615,19 @@ def test_descent_on_columns(penalty, fit_intercept, shape):
         assert first.primal_value == pytest.approx(second.primal_value, rel=2e-8)
         again = glru.solve(first.problem, tol=1e-8, start=glru.Point(first.coef, first.intercept))
         assert again.primal_value <= first.primal_value * (1.0 + 2e-8)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize(("noise", "solver"), [(1.0, "newton-cg"), (1e-3, "newton")])
+def test_ridge_by_products_first(noise, solver, fit_intercept):
+    """Dense data of many columns is tried by products under the squared loss; where they fall slowly, a factor takes over from where they ended."""
+    random = np.random.default_rng(5)
+    X = random.normal(size=(600, 20)) @ random.normal(size=(20, 300)) * (noise < 1.0) + noise * random.normal(
+        size=(600, 300)
+    )
+    y = X[:, 0] + random.normal(size=600)
+    problem = glru.Problem(X, y, loss=glru.Squared(), penalty=glru.L2(noise**2), fit_intercept=fit_intercept)
+    solution, exact = glru.solve(problem), glru.solve(problem, tol=1e-10, solver="newton")
+    assert (solution.solver, solution.status) == (solver, "converged")
+    assert solution.relative_gap <= 1e-6
+    assert solution.primal_value == pytest.approx(exact.primal_value, rel=2e-6)

@@ -63,6 +63,10 @@ TRIED_PRODUCTS, TRIED_SHARE, ROUNDED_PRODUCT = 80, 1.0 / 3.0, 0.25
 """Where a direct training of dense data costs more products in single precision than the first, conjugate gradients are tried first, for that share of them; what
 such a product costs of one in double precision."""
 
+TRIED_QUADRATIC, PRODUCT_CALL = 12.0, 5e4
+"""Under a quadratic loss they are tried first where a Gram matrix costs more products than this, and given up once they are foreseen to cost as much;
+nanoseconds of calls in each."""
+
 SAMPLED_STEPS, SAMPLED_PRODUCTS = 3, 14
 """Expected Newton steps and products of a training that starts from the model of a sample of the rows, whose Hessian is the preconditioner."""
 
@@ -252,6 +256,7 @@ def choose(problem: Problem, start: Solution | Point | None = None, whole: bool 
     if not smooth:
         return [("prox-newton", np.inf)]
     sampled = start is None and has_sample(problem)
+    quadratic = problem.loss.self_concordance == 0.0
     n_steps = SAMPLED_STEPS if sampled else NEWTON_STEPS
     products = _direct_cost(problem, n_steps) / max(matrix.product_cost, 1.0)
     usual = SAMPLED_PRODUCTS if sampled else DENSE_PRODUCTS if matrix.stores_zeros else SPARSE_PRODUCTS
@@ -261,7 +266,11 @@ def choose(problem: Problem, start: Solution | Point | None = None, whole: bool 
             return [("newton", NEWTON_SHARE), ("interior-point", np.inf), ("newton", np.inf)]
         steps = not (whole or sampled or problem.unpenalised.size or matrix.only_products)
         tried = products / ROUNDED_PRODUCT if matrix.n_stored >= LARGE else products
-        if steps and matrix.stores_zeros and problem.loss.self_concordance != 0.0 and tried > TRIED_PRODUCTS:
+        if steps and matrix.stores_zeros and quadratic and problem.n_rows >= problem.n_columns:
+            # Products without a Hessian between them are cheaper than predicted, and so is a single Gram matrix.
+            affordable = 0.5 * _direct_cost(problem, 1) / (0.3 * matrix.n_stored + PRODUCT_CALL)
+            return [("newton-cg", affordable)] * (affordable > TRIED_QUADRATIC) + [("newton", np.inf)]
+        if steps and matrix.stores_zeros and not quadratic and tried > TRIED_PRODUCTS:
             return [("newton-cg", TRIED_SHARE * tried), ("newton", np.inf)]
         return [("newton", np.inf)]
     plan: Plan = [("newton-cg", products), ("newton", np.inf)] if np.isfinite(products) else [("newton-cg", np.inf)]

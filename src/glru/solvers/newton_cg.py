@@ -33,6 +33,9 @@ LARGE, PANEL = 1 << 17, 1 << 18
 SINGLE_ERROR = 64.0 * float(np.finfo(np.float32).eps)
 """What rounding in single precision leaves of a residual, roughly."""
 
+EARLIEST = 4
+"""Products after which those to come are foreseen, where one model is solved."""
+
 NEAR_TARGET = 4.0
 """With an intercept a dual point is made feasible where the estimate of its gap is at most this many times the target."""
 
@@ -129,7 +132,7 @@ class Trial:
 def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
     """Train by trust-region Newton-CG; see the module's text."""
     conditioner = prepare(problem, start)
-    model = _Model(problem)
+    model = _Model(problem, stop.patience)
     unknowns = model.pack(start.coef, start.intercept)
     scores = (
         problem.scores(start.coef, start.intercept) if start.coef.any() else np.full(problem.n_rows, start.intercept)
@@ -142,12 +145,13 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
     n_iter = quiet = 0
     state = best = model.state(0, value, unknowns, scores, gradient, slope, stop)
     while True:
-        status = stop.check(state) or ("max_iter" if model.n_products >= stop.patience else None)
+        status = stop.check(state) or ("max_iter" if model.n_products >= model.patience else None)
         if status is not None:
             return end(state if status != "max_iter" else best, status, n_iter)
         raised = floor.raise_floor(curvature, scores)
         conditioner = conditioner.at(raised)
-        trial = model.minimise(slope, raised, conditioner, sharpness * conditioner.forcing, radius, stop.target(value))
+        forcing = 0.0 if model.quadratic else sharpness * conditioner.forcing
+        trial = model.minimise(slope, raised, conditioner, forcing, radius, stop.target(value))
         terms = slope * trial.move
         descent, noise = float(terms.sum()), 8.0 * UNIT * float(np.abs(terms).sum())
         quiet = quiet + 1 if -descent <= noise or trial.decrease <= UNIT * value else 0
@@ -180,13 +184,15 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
 class _Model:
     """The objective and its quadratic model in ``(coef, intercept)``."""
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem, self.n_products = problem, 0
+    def __init__(self, problem: Problem, patience: float) -> None:
+        self.problem, self.n_products, self.patience = problem, 0, patience
         self.total = problem.loss.smoothness * float(problem.weights.sum())
         self.lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
         self.single: NDArray[np.float32] | None = None
         self.units = np.ones(problem.n_columns)
-        if problem.matrix.stores_zeros and problem.loss.self_concordance is not None:
+        self.quadratic = problem.loss.self_concordance == 0.0
+        # One model is solved under a quadratic loss, by few products.
+        if problem.matrix.stores_zeros and problem.loss.self_concordance is not None and not self.quadratic:
             self._round(problem)
 
     def _round(self, problem: Problem) -> None:
@@ -268,9 +274,12 @@ class _Model:
         scaled = conditioner.solve(residual)
         direction = -scaled
         energy = first = float(residual @ scaled)
-        on_edge = False
+        on_edge, prices = False, [self.price(residual)]
         for _ in range(MAX_INNER):
-            if energy <= forcing * first or self.price(residual) <= 0.1 * target:
+            if energy <= forcing * first or prices[-1] <= 0.1 * target:
+                break
+            if self.quadratic and self._foresee(prices, 0.1 * target) > 2.0 * self.patience:
+                self.patience = 0.0
                 break
             forward, bent = product(direction)
             self.n_products += 1
@@ -286,12 +295,20 @@ class _Model:
             if on_edge:
                 break
             scaled = conditioner.solve(residual)
+            prices.append(self.price(residual))
             energy, old = float(residual @ scaled), energy
             direction = -scaled + (energy / old) * direction
         decrease = -0.5 * float(move @ (slope + residual))
         if self.single is not None:
             scores = self.problem.scores(*self.unpack(move))
         return Trial(move, scores, residual, decrease, on_edge)
+
+    def _foresee(self, prices: list[float], goal: float) -> float:
+        """Products until the price is at a goal, if it goes on falling as in the last few."""
+        if len(prices) <= EARLIEST:
+            return 0.0
+        fall = np.log(prices[-1 - EARLIEST] / prices[-1]) / EARLIEST
+        return len(prices) + float(np.log(prices[-1] / goal) / fall) if fall > 0.0 else np.inf
 
     def price(self, residual: Array) -> float:
         """What a residual of the Newton system costs in the gap of the linearised dual point; with an intercept an estimate.
