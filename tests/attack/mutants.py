@@ -511,7 +511,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "remainder-of-the-newton-step-dropped": Mutant("glru.updates.local_rows:newton_remainders", scaled(0.0), FAMILIES),
     "tenth-of-the-quotient-of-the-remainder": Mutant(
-        "glru.updates.local_rows:remainder_quotients", scaled(0.1), FAMILIES
+        "glru.updates.local_rows:RowRemovals.remainders", inside(exponential_remainders=scaled(0.1)), FAMILIES
     ),
     "thousandth-of-the-moments": Mutant("glru.updates.moments:SecondMoments.sizes", scaled(1e-3), FAMILIES),
     "third-derivatives-of-the-row-left-out": Mutant(

@@ -57,7 +57,7 @@ from glru.sums import (
 )
 from glru.updates.batch import FLOOR_FACTOR, Certified, Decided, tighten
 from glru.updates.carried_rows import factor_range, removal_factors, sum_error
-from glru.updates.columns.one_step import lost_shares
+from glru.updates.columns.one_step import exponential_remainders, lost_shares
 from glru.updates.gradients import (
     Descent,
     Gradients,
@@ -294,7 +294,7 @@ class RowRemovals:
             nu = newton_remainders(exponents) * steps.exact_lengths
             if moves is not None:
                 # With R the function of newton_remainders, R(t) / t grows with t: sum_k s h (t R(t))^2 <= (R(T) / T)^2 sum_k s h t^4.
-                quotients = self.constant * remainder_quotients(exponents)
+                quotients = self.constant * exponential_remainders(exponents)
                 nu = np.minimum(nu, quotients * steps.lengths * moves.spreads * (1.0 + FEW))
                 moved, squares = self._bound_long_moves(rows, moves)
                 exponents = np.maximum(exponents, moved)
@@ -1035,14 +1035,6 @@ def _with_ones(rows: Problem) -> Array:
     """The rows as a dense array, with a column of ones for an intercept."""
     block = rows.matrix.dense()
     return np.column_stack([block, np.ones(rows.n_rows)]) if rows.fit_intercept else block
-
-
-def remainder_quotients(exponents: Array) -> Array:
-    """At least ``(e^t - 1 - t) / t^2``."""
-    small = exponents <= SERIES
-    return np.where(small, 0.5 + exponents, newton_remainders(exponents) / np.where(small, 1.0, exponents)) * (
-        1.0 + FEW
-    )
 
 
 def newton_remainders(exponents: Array) -> Array:
