@@ -391,13 +391,16 @@ class SingleRemovals(OneScore):
 
     def wide_steps(self, rows: Rows) -> Bounds:
         """More steps from the same candidates, with the old Hessian."""
-        run, wide = self.run, self.wide
-        wide.n_together = STEPS_TOGETHER * run.n_batched
-        lower, upper = wide.bounds(rows, run.narrow, BATCH_STEPS)
-        if not run.only_labels:
+        run, family = self.run, self.wide
+        family.n_together = STEPS_TOGETHER * run.n_batched
+        lower, upper = family.bounds(rows, run.narrow, BATCH_STEPS)
+        if not (run.only_labels or run.tightening):
             # Balls around the ends of a row's own steps decide its label, where an ellipsoid is as narrow as float64 allows.
-            for place in np.flatnonzero(~run.narrow(lower, upper)):
-                if int(rows[place]) in wide.candidates and not run.budget.spent:
+            wide = np.flatnonzero(~run.narrow(lower, upper))
+            if run.aim is not None:
+                wide = np.intersect1d(wide, find_widest_rows(upper - lower, 0.5 * run.aim, run.largest))
+            for place in wide:
+                if int(rows[place]) in family.candidates and not run.budget.spent:
                     found = self.refine(rows[place : place + 1])
                     lower[place], upper[place] = max(lower[place], found[0][0]), min(upper[place], found[1][0])
         return lower, upper

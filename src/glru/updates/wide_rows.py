@@ -39,7 +39,7 @@ CHEAP_ROWS = 128
 """Below this number of rows a step in a batch and a training differ by more than their arithmetic: by their overhead."""
 
 
-MOST_OWN_ROWS, OWN_ENTRIES = 512, 1 << 18
+MOST_OWN_ROWS, OWN_ENTRIES = 384, 1 << 18
 """Most rows of data whose models step with Hessians of their own together, and the entries of these that are formed at once."""
 
 OWN_COST, OWN_SEARCH, LEAST_DESCENT = 0.08, 0.1, 1e-8
@@ -82,9 +82,8 @@ class WideRows(RowModels):
         self.used = self.weights > 0.0
         self.n_together = 0
         self._few: Leverages | None = None
-        self.candidates: dict[
-            int, tuple[Array, Array]
-        ] = {}  # ``b`` and ``beta`` of rows that steps of their own were taken for
+        # ``b``, ``beta`` and the last fall of the objective of rows that steps of their own were taken for.
+        self.candidates: dict[int, tuple[Array, Array, float]] = {}
 
     @property
     def has_closed_form(self) -> bool:
@@ -99,7 +98,7 @@ class WideRows(RowModels):
         weights[row] = 0.0
         start = self.start
         if row in self.candidates:
-            duals, free = self.candidates[row]
+            duals, free, _ = self.candidates[row]
             start = duals, free, self.scores(duals, free)
         return self.retrained(weights, start, rows, decided, n_steps)
 
@@ -411,9 +410,9 @@ class WideRows(RowModels):
         if not (self.has_balls and self.arrays.stable and self.used.size <= MOST_OWN_ROWS):
             return None
         # Where leaving a row out changes much, a full step with the old Hessian may end farther from the optimum than the old model is.
-        known = [self.candidates.get(int(row), (self.duals, self.free)) for row in rows]
-        duals, free = (np.column_stack(parts) for parts in zip(*known, strict=True))
-        return OwnSteps(self, rows, duals, free, np.full(rows.size, np.inf)).step(np.ones(rows.size, dtype=bool))
+        known = [self.candidates.get(int(row), (self.duals, self.free, np.inf)) for row in rows]
+        duals, free, descents = (np.column_stack(parts) for parts in zip(*known, strict=True))
+        return OwnSteps(self, rows, duals, free, descents[0]).step(np.ones(rows.size, dtype=bool))
 
     def step_alone(self, rows: Rows, duals: Array, free: Array) -> tuple[Array, Array, Array]:
         """Newton steps of models without one row each, each with its own Hessian and line search: changes of ``b`` and ``beta``, and roughly how far the objectives fall."""
@@ -478,10 +477,15 @@ class OwnSteps:
 
     def step(self, members: NDArray[np.bool_]) -> "OwnSteps":
         """Some of the models after one more step."""
-        family, rows, duals, free = self.family, self.rows[members], self.duals[:, members], self.free[:, members]
-        moves, change, descents = family.step_alone(rows, duals, free)
-        duals, free = duals + moves, free + change
-        family.candidates.update((int(row), (duals[:, k], free[:, k])) for k, row in enumerate(rows))
+        family, rows, descents = self.family, self.rows[members], self.descents[members]
+        duals, free, going = self.duals[:, members], self.free[:, members], descents > LEAST_DESCENT**2
+        if going.any():
+            moves, change, descents[going] = family.step_alone(rows[going], duals[:, going], free[:, going])
+            duals[:, going] += moves
+            free[:, going] += change
+        family.candidates.update(
+            (int(row), (duals[:, k], free[:, k], float(descents[k]))) for k, row in enumerate(rows)
+        )
         return OwnSteps(family, rows, duals, free, descents)
 
 
