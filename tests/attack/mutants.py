@@ -504,6 +504,12 @@ MUTANTS: dict[str, Mutant] = {
     "half-the-gradient-of-slopes-of-balls": Mutant(
         "glru.updates.gradients:PenaltyBalls._spectral_norm", scaled(0.5), BALLS
     ),
+    "long-rows-of-removals-carry-nothing": Mutant(
+        "glru.updates.local_rows:LocalRows.norm_cuts", result(lambda cuts: [(norm, 0.0) for norm, _ in cuts]), SLACK
+    ),
+    "hundredth-of-the-radius-without-rows-that-move-far": Mutant(
+        "glru.updates.local_rows:RowCandidates._bound_followed_radii", scaled(0.01), FAMILIES
+    ),
     "moves-of-long-rows-dropped": Mutant(
         "glru.updates.local_rows:RowRemovals._bound_long_moves",
         result(lambda found: (0.0 * found[0], 0.0 * found[1])),
@@ -699,6 +705,9 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "rows-moved-far-carry-nothing-of-local-columns": Mutant(
         "glru.updates.columns.local:LocalColumns.certified", inside(lost_shares=scaled(0.0)), COLUMNS
+    ),
+    "rows-moved-far-carry-nothing-of-removals": Mutant(
+        "glru.updates.local_rows:RowCandidates._bound_followed_radii", inside(lost_shares=scaled(0.0)), FAMILIES
     ),
     "supports-without-a-radius": Mutant("glru.regions.support:Support.holds", _no_radii, SUPPORT),
     "supports-with-limits-that-do-not-err": Mutant("glru.regions.support:Support.holds", _no_share, SUPPORT),

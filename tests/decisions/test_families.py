@@ -278,8 +278,8 @@ def test_long_rows_count_by_their_own_moves(seed, fit_intercept):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("fit_intercept", [False, True])
-def test_rows_of_huge_margins(seed, fit_intercept):
-    """They move far under every removal; a few steps bound the others all the same."""
+def test_a_few_rows_that_move_far_leave_the_others_bounded(seed, fit_intercept):
+    """Rows of huge margins move far under every removal; their curvatures carry nothing, and intervals stay finite without them."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(60, 4))
     X[:3] *= 1e3
@@ -293,10 +293,10 @@ def test_rows_of_huge_margins(seed, fit_intercept):
     assert np.sum(family.shares[:3]) < 0.5
     scores, off = held_out(solution)
     off = np.minimum(off, 1e-8 * (1.0 + np.abs(scores)))
-    assert_inside(scores, off, *family.refined(rows, never, 1))
-    found = family.refined(rows, never, 12)
-    assert_inside(scores, off, *found)
-    assert np.mean(np.isfinite(found[1])) > 0.7
+    first = family.refined(rows, never, 1)
+    assert_inside(scores, off, *first)
+    assert np.mean(np.isfinite(first[1])) > 0.7
+    assert_inside(scores, off, *family.refined(rows, never, 12))
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
@@ -308,6 +308,7 @@ def test_shares_of_rows_bound_what_their_curvatures_carry(fit_intercept):
     curvatures = family.factors[1] * problem.weights * family.values.curvatures
     assert np.all(curvatures * np.square(places).sum(axis=1) <= family.shares)
     assert np.all(family.shares <= 1.1 * curvatures * np.square(places).sum(axis=1))
+    assert family.norm_cuts[0][1] == 0.0
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -827,8 +828,9 @@ def test_weak_penalties_of_wide_rows(loss, fit_intercept):
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("spread", [1.0, 30.0])
 @np.errstate(all="ignore")
-def test_steps_of_removals_that_move_far(fit_intercept, spread):
-    """Weak penalties, columns of other units, duplicated rows: bounds hold after every number of steps, and no step widens them."""
+def test_steps_of_removals_that_move_far(fit_intercept, spread, monkeypatch):
+    """Weak penalties, columns of other units, duplicated rows: bounds hold after every number of steps with the old Hessian, and no step widens them."""
+    monkeypatch.setattr(WideRows, "begin_own_steps", lambda self, rows: None)
     reached = 0
     for seed, lam in enumerate((1e-5, 1e-2)):
         base = make(glru.Logistic(), glru.L2(lam), 7, 24, seed=seed, fit_intercept=fit_intercept)

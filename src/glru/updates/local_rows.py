@@ -19,6 +19,7 @@ computed numbers :math:`c_i` and :math:`r'`. What that leaves of the Newton equa
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, final
@@ -57,7 +58,13 @@ from glru.sums import (
 )
 from glru.updates.batch import FLOOR_FACTOR, Certified, Decided, tighten
 from glru.updates.carried_rows import factor_range, removal_factors, sum_error
-from glru.updates.columns.one_step import exponential_remainders, lost_shares
+from glru.updates.columns.one_step import (
+    FOLLOWED_MOVES,
+    NormCuts,
+    exponential_remainders,
+    lost_shares,
+    row_norm_cuts,
+)
 from glru.updates.gradients import (
     Descent,
     Gradients,
@@ -88,6 +95,9 @@ MAX_ETA = 0.5
 
 PREPARED_ROWS = 1 << 13
 """Rows whose removals are prepared at a time."""
+
+FAR_FOLLOWED_MOVES = (6.0, 15.0)
+"""Further moves of scores up to which curvatures are followed, for candidates with tiny gradients, as beside ``FOLLOWED_MOVES``."""
 
 MAX_EXPONENT = 1.0
 """Curvatures that may have changed by more than ``e`` to this power leave room for balls that need no curvatures at the base."""
@@ -698,6 +708,13 @@ class LocalRows:
         return curvatures * np.square(norms) * (1.0 + FEW)
 
     @cached_property
+    def norm_cuts(self) -> NormCuts:
+        """Largest norms of rows, and the share of the metric that the rows of larger norms carry at most."""
+        curvatures, norms = self._bound_curvatures(self.every.norms)
+        counted = self.problem.weights > 0.0
+        return row_norm_cuts(norms[counted], curvatures[counted])
+
+    @cached_property
     def _other_moments(self) -> SecondMoments:
         """The moments of the rows that are not long."""
         if not self._long[0].size:
@@ -908,20 +925,29 @@ class RowCandidates:
         exponents = base.constant * found.moved
         bounds = base.bound_by_ellipsoids(self.removals, largest, centers, nu, exponents, errors, moves)
         floors = found.rounding / self._share_roots
+        for far, half in self._bound_far(found, bounds[1] - bounds[0], nu <= FLOOR_FACTOR * floors):
+            closer = base.widen(centers[far], half + errors[far], np.ones(far.size))
+            bounds[0][far], bounds[1][far] = intersect((bounds[0][far], bounds[1][far]), closer)
+            floors[far] = 0.0
+        return Certified(*bounds, nu, floors)
+
+    def _bound_far(self, found: Measured, widths: Array, rounded: NDArray[np.bool_]) -> Iterator[tuple[Rows, Array]]:
+        """At least how far the scores of some left-out rows are from those at the optima, where curvatures may have changed much since the base.
+
+        ``rounded``: the candidates whose gradients are rounding in the metric of the base.
+        """
+        far = self._find_far(found, widths)
+        if far.size:
+            yield far, self.removals.norms[far] * self._bound_followed_radii(found, far)
         balls = self.family.balls
         if balls is not None:
-            # Rounding in the metric of the base, or curvatures that may have changed much since: balls need neither.
-            moved = (nu <= FLOOR_FACTOR * floors) | ~np.isfinite(bounds[1] - bounds[0]) | (exponents > MAX_EXPONENT)
+            moved = rounded | ~np.isfinite(widths) | (self.family.base.constant * found.moved > MAX_EXPONENT)
             far = np.flatnonzero(moved)
             if far.size:
                 far = far[balls.find_promising(found.take(far, self.arrays), self.arrays.take(self.models, far))]
             if far.size:
                 models = self.arrays.take(self.models, far)
-                half = balls.half_widths(found.take(far, self.arrays), models, self.rows[far], self.factors[far])
-                closer = base.widen(centers[far], half + errors[far], np.ones(far.size))
-                bounds[0][far], bounds[1][far] = intersect((bounds[0][far], bounds[1][far]), closer)
-                floors[far] = 0.0
-        return Certified(*bounds, nu, floors)
+                yield far, balls.half_widths(found.take(far, self.arrays), models, self.rows[far], self.factors[far])
 
     def _piece_radii(self, found: Measured) -> Array:
         """At least the distances in the metric from the candidates to the optima, by the depths of all rows in their curved pieces."""
@@ -942,6 +968,39 @@ class RowCandidates:
 
         return piece_radius(found.nu, self.removals.metric_shares, lost)
 
+    def _find_far(self, found: Measured, known: Array) -> Rows:
+        """The candidates whose radius is infinite (in ``known``) because some row's curvature may have changed much."""
+        base, far = self.family.base, np.flatnonzero(~np.isfinite(known))
+        if not (far.size and base.constant > 0.0 and self.family.problem.in_memory and self.arrays.stable):
+            return far[:0]
+        # Beyond this even the rows of the least norm considered, unmoved, would leave the radius infinite.
+        least = min((norm for norm, _ in self.family.norm_cuts), default=np.inf)
+        return far[base.constant * least * found.nu[far] < self.removals.metric_shares[far]]
+
+    def _bound_followed_radii(self, found: Measured, far: Rows) -> Array:
+        """At least the distances in the metric from some candidates to the optima, where few rows have moved far or are long.
+
+        The Hessian is at least that of the other rows: those few, left out, cost the share of the metric that their curvatures carry.
+        """
+        family, removals, constant = self.family, self.removals.take(far), self.family.base.constant
+        problem, (first, second) = family.problem, (part[far] for part in found.score_errors)
+        away = compute_model_scores(problem.matrix, self.arrays.take(self.models, far), problem.fit_intercept)
+        away = np.abs(away - family.values.scores[:, None])
+        away[self.rows[far], np.arange(far.size)] = 0.0
+        off = problem.totals.largest_norm * first + second + family.largest_error
+        ways = [(constant * found.moved[far], np.zeros(far.size))]
+        ways += [
+            (constant * (most + off) * (1.0 + FEW), lost_shares(family.shares, away, most))
+            for most in (*FOLLOWED_MOVES, *FAR_FOLLOWED_MOVES)
+        ]
+        exponents, lost = (np.array(part) for part in zip(*ways, strict=True))
+        norms, longer = (np.array(part)[:, None, None] for part in zip(*family.norm_cuts, strict=True))
+        kept = removals.metric_shares - (lost + longer) * (1.0 + FEW)
+        with np.errstate(all="ignore"):
+            nu = found.nu[far] / np.sqrt(kept) * (1.0 + FEW)
+        here, _ = removal_radii(constant, kept, norms, nu, exponents, kept, 0.0, None)
+        return here.min(axis=(0, 1))
+
     def radii(self) -> tuple[Array, Array, Array]:
         """At least the distances in the metric from the candidates to the optima, from the next ones, and the gradients' norms."""
         found, nu = self.measure()
@@ -949,7 +1008,11 @@ class RowCandidates:
             radii = self._piece_radii(found)
             return radii, radii, nu
         base, largest = self.family.base, self.family.largest_norm
-        return *base.radii(self.removals, largest, nu, base.constant * found.moved, found.rounding), nu
+        here, ahead = base.radii(self.removals, largest, nu, base.constant * found.moved, found.rounding)
+        far = self._find_far(found, here)
+        if far.size:
+            here[far] = np.minimum(here[far], self._bound_followed_radii(found, far))
+        return here, ahead, nu
 
     def measure(self) -> tuple[Measured, Array]:
         """The gradients of the candidates, which the next steps follow from, and at least their norms in the metrics without the rows."""
