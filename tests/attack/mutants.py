@@ -921,6 +921,9 @@ MUTANTS: dict[str, Mutant] = {
     "classes-single-moves-taken-as-exact": Mutant(
         "glru.updates.class_rows:SingleRows.move_errors", scaled(0.0), CLASSES
     ),
+    "classes-rows-of-large-norms-carry-nothing": Mutant(
+        "glru.updates.class_rows:ClassRows.near", result(lambda near: (*near[:2], 0.1 * near[2])), CLASSES
+    ),
     "classes-hundredth-of-the-radius": Mutant("glru.updates.class_removals:removal_radius", scaled(0.01), CLASSES),
     "classes-hundredth-of-the-radius-of-one-model": Mutant(
         "glru.regions.classes:ClassEllipsoid.radius", scaled(0.01), CLASSES

@@ -193,7 +193,7 @@ def test_single_precision_errs_by_no_more_than_is_said(seed):
         worst = np.abs(found - truth)[weight > 0.0].max(axis=(0, 1))
         assert np.all(worst <= single.move_errors(moves.reshape(28, 5), 4))
         assert (worst.max() > 0.0) == (moves is rough)
-    gradients, moved, sizes = single.measure(family, left_out, exact.reshape(28, 5), 3)
+    gradients, moved, _, sizes = single.measure(family, left_out, exact.reshape(28, 5), 3)
     truth = np.einsum("kj,ajm->kam", np.column_stack([X, np.ones(700)]).astype(LONG), exact.astype(LONG))
     likely = family.values.likely.astype(LONG)[:, :, None]
     off = truth - np.sum(likely * truth, axis=1, keepdims=True)
@@ -213,6 +213,40 @@ def test_columns_that_single_precision_loses_are_left_to_double():
     small = problem.derive(X=X)
     assert SingleRows.of(problem, problem.totals.column_norms) is not None
     assert SingleRows.of(small, small.totals.column_norms) is None
+
+
+def test_rows_of_large_norms_carry_no_more_of_the_hessian_than_is_said():
+    rng = np.random.default_rng(5)
+    X = rng.standard_t(1.5, (300, 6))
+    y = (X @ rng.normal(size=(6, 4)) + 3.0 * rng.gumbel(size=(300, 4))).argmax(axis=1)
+    problem = glru.Problem(X, y, glru.Multinomial(), glru.L2(1.0), fit_intercept=True, scaling="sum")
+    family = ClassRows(problem, glru.solve(problem, tol=1e-9).point)
+    weights, largest, lost = family.near
+    assert largest < 0.5 * family.largest_norm
+    full = np.linalg.inv(_hessian(problem, family.values.likely, problem.weights))
+    far = _hessian(problem, family.values.likely, problem.weights - weights, penalty=False)
+    found = float(np.linalg.eigvals(full @ far).real.max())
+    assert 0.2 * lost < found <= lost
+    rows = np.column_stack([X, np.ones(300)])[weights > 0.0]
+    blocks = full.reshape(4, 7, 4, 7)
+    forms = np.einsum("ij,ajbk,ik->iab", rows, blocks, rows)
+    own = np.einsum("iaa->ia", forms)
+    # The metric was taken one Newton step before.
+    norms = np.sqrt((own[:, :, None] + own[:, None, :] - 2.0 * forms).max(axis=(1, 2)))
+    assert norms.max() <= largest * (1.0 + family.eta)
+
+
+def _hessian(problem, likely, weights, penalty=True):
+    """The Hessian over classes and columns, row by row; with the gauge of the metric where the penalty counts."""
+    X = np.column_stack([problem.matrix.dense(), np.ones(problem.n_rows)])
+    n_scores = likely.shape[1]
+    h = np.einsum("ia,ab->iab", likely, np.eye(n_scores)) - likely[:, :, None] * likely[:, None, :]
+    found = np.einsum("i,iab,ij,ik->ajbk", weights, h, X, X).reshape(n_scores * X.shape[1], -1)
+    if penalty:
+        gauge = ClassMetric(problem, likely).gauge
+        found += np.kron(np.eye(n_scores), np.diag(np.append(problem.quadratic, 0.0)))
+        found += np.kron(np.ones((n_scores, n_scores)), np.diag(gauge))
+    return found
 
 
 def test_a_dual_point_far_from_the_constraints_of_an_intercept_proves_nothing():

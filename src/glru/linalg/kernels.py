@@ -359,17 +359,18 @@ def add_ranges(moves, weights, ranges):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def class_remainders(moves, likely, weights, ranges, squares):  # type: ignore[no-untyped-def]
+def class_remainders(moves, likely, weights, near, ranges, near_ranges, squares):  # type: ignore[no-untyped-def]
     """Turn moves ``t`` (rows, classes, models; single precision) into what weighted linearised slopes miss, ``s (p(z + t) - p - h t)``.
 
-    Raises ``ranges`` to the largest range over the classes of a row with a weight, and adds the squares of what slopes miss, weighted, to ``squares``. With ``e`` the moves measured from their mean under ``p``, ``f = exp(e) - 1 - e`` to the order 14 and ``F`` the mean of ``f``,
+    Raises ``ranges`` to the largest range over the classes of a row with a weight, ``near_ranges`` to that of a row near, and adds the squares of what slopes
+    miss, weighted, to ``squares``. With ``e`` the moves measured from their mean under ``p``, ``f = exp(e) - 1 - e`` to the order 14 and ``F`` the mean of ``f``,
     ``p (f - F (1 + e)) / (1 + F)`` does not cancel.
     """
     n_rows, n_classes, n_models = moves.shape
     low, high, mean, total = np.empty(n_models), np.empty(n_models), np.empty(n_models), np.empty(n_models)
     offs, curved = np.empty((n_classes, n_models)), np.empty((n_classes, n_models))
     for i in range(n_rows):
-        weight, counted = weights[i], 1.0 if weights[i] > 0.0 else 0.0
+        weight, counted, is_near = weights[i], 1.0 if weights[i] > 0.0 else 0.0, near[i]
         low[:] = 0.0
         high[:] = 0.0
         mean[:] = 0.0
@@ -399,6 +400,8 @@ def class_remainders(moves, likely, weights, ranges, squares):  # type: ignore[n
         for j in range(n_models):
             between = counted * (high[j] - low[j])
             ranges[j] = between if between > ranges[j] else ranges[j]
+            between *= is_near
+            near_ranges[j] = between if between > near_ranges[j] else near_ranges[j]
             high[j] = 1.0 / (1.0 + total[j])
         for a in range(n_classes):
             share = likely[i, a]

@@ -37,6 +37,9 @@ MAX_OTHER = 0.1
 CHUNK = 1 << 19
 """Numbers of a work array: scores of all rows and classes under candidates that take exact steps together, or forms of some rows."""
 
+MAX_LOST = 0.5
+"""Rows of large norms that carry more than this share of the metric are not left out of it."""
+
 DEVICE_ROWS = 1 << 12
 """Rows of which a device makes sums in one product; those of more are added, so that rounding does not grow with the number of rows."""
 
@@ -163,13 +166,38 @@ class ClassRows:
         return self.metric.all_forms(self.problem.matrix)
 
     @cached_property
+    def row_norms(self) -> Array:
+        """At least the largest norm of ``x_k (e_a - e_b)`` of every row that counts."""
+        height, found = max(1, CHUNK // self.problem.n_scores**2), np.zeros(self.problem.n_rows)
+        for start in range(0, found.size, height):
+            here = slice(start, start + height)
+            found[here] = pair_norms(self.forms[here], self.metric.unit).max(axis=(1, 2))
+        return np.where(self.problem.weights > 0.0, found, 0.0)
+
+    @cached_property
     def largest_norm(self) -> float:
         """At least the largest norm of ``x_k (e_a - e_b)`` of a row that counts."""
-        height, weights, found = max(1, CHUNK // self.problem.n_scores**2), self.problem.weights, 0.0
-        for start in range(0, weights.size, height):
-            used = start + np.flatnonzero(weights[start : start + height] > 0.0)
-            found = np.maximum(found, pair_norms(self.forms[used], self.metric.unit).max(initial=0.0))
-        return float(found)
+        return float(self.row_norms.max(initial=0.0))
+
+    @cached_property
+    def near(self) -> tuple[Array, float, float]:
+        """The weights of the rows, zeros for those of large norms; the largest norm of the others; and at least the share of the metric that those carry.
+
+        A row whose class is certain has a large norm and carries little of the Hessian. Along the way to an optimum it is enough to follow the curvatures of
+        the others (:mod:`glru.updates.columns.one_step`).
+        """
+        if self.home is not None:
+            return self.problem.weights, self.largest_norm, 0.0
+        norms, weights = self.row_norms, self.problem.weights.copy()
+        order = np.argsort(-norms, kind="stable")
+        # Leverages are those under each row's own factor; eta covers what factors differ from the one in the middle.
+        lost = np.cumsum(self.all_removals.leverages[order]) * (1.0 + self.eta) ** 2 * (1.0 + gamma(norms.size + 8))
+        lost = np.append(0.0, lost[:-1])
+        if not (np.all(np.isfinite(norms)) and np.all(np.isfinite(lost))):
+            return weights, self.largest_norm, 0.0
+        best = int(np.argmin(np.where(lost < MAX_LOST, norms[order] / (1.0 - lost), np.inf)))
+        weights[order[:best]] = 0.0
+        return weights, float(norms[order[best]]), float(lost[best])
 
     @cached_property
     def single(self) -> "SingleRows | None":
@@ -287,14 +315,15 @@ class SingleRows:
             1.0 + lengths
         )
 
-    def measure(self, family: ClassRows, left_out: Rows, moves: Array, size: int) -> tuple[Array, Array, Array]:
-        """What linearised slopes miss, as gradients of the losses, the largest ranges of moves, and the norms of what slopes miss."""
+    def measure(self, family: ClassRows, left_out: Rows, moves: Array, size: int) -> tuple[Array, Array, Array, Array]:
+        """What linearised slopes miss, as gradients of the losses, the largest ranges of moves, those of rows near, and the norms of what slopes miss."""
         from glru.linalg.kernels import class_remainders
 
         problem, width, n_models = family.problem, self.scales.size, left_out.size
         models = (moves.reshape(problem.n_scores, width, -1) / self.scales[:, None]).astype(np.float32)
-        gradients, likely = np.zeros((width, problem.n_scores, n_models)), family.values.likely
-        moved, squares = np.zeros(n_models), np.zeros(n_models)
+        near, likely = (family.near[0] > 0.0).astype(np.float64), family.values.likely
+        gradients = np.zeros((width, problem.n_scores, n_models))
+        moved, near_moved, squares = np.zeros(n_models), np.zeros(n_models), np.zeros(n_models)
         for start in range(0, n_models, size):
             here = slice(start, min(start + size, n_models))
             flat, mine = _flatten(np, models[:, :, here]), left_out[here]
@@ -306,11 +335,11 @@ class SingleRows:
                 owners = np.flatnonzero((mine >= top) & (mine < part.stop))
                 table[mine[owners] - top, :, owners] = 0.0
                 weights = self.weights[part]
-                class_remainders(table, likely[part], weights, moved[here], squares[here])
+                class_remainders(table, likely[part], weights, near[part], moved[here], near_moved[here], squares[here])
                 found += self.rows[part].T @ scores
             gradients[:, :, here] = found.reshape(width, problem.n_scores, -1)
         gradients *= (self.most / self.scales)[:, None, None]
-        return np.swapaxes(gradients, 0, 1), moved, np.sqrt(self.most * squares)
+        return np.swapaxes(gradients, 0, 1), moved, near_moved, np.sqrt(self.most * squares)
 
 
 @final
@@ -363,7 +392,7 @@ class ClassCandidates:
         family, removals, metric = self.family, self.removals, self.family.metric
         n_scores = family.problem.n_scores
         xp, put = metric.arrays.xp, metric.arrays.put
-        losses, own, moved, sizes = self._measure() if metric.arrays.stable else self._device_measure()
+        losses, own, moved, near_moved, sizes = self._measure() if metric.arrays.stable else self._device_measure()
         models = xp.reshape(self.moves, (n_scores, metric.width, -1)) + put(family.model)[:, :, None]
         strengths, gauge = put(metric.strengths)[:, None], put(metric.gauge)[:, None]
         gradients = put(removals.factors) * losses + strengths * models + gauge * xp.sum(models, axis=0)
@@ -378,6 +407,11 @@ class ClassCandidates:
                 for norms in (gradients, rounding)
             )
             radius = removal_radius(nu, moved + wrong, removals.shares, family.largest_norm)
+            _, largest, lost = family.near
+            if lost > 0.0:
+                shares = removals.shares - lost * (1.0 + FEW)
+                near = removal_radius(gradients / np.sqrt(shares), near_moved + wrong, shares, largest)
+                radius = np.minimum(radius, near)
         lengths = np.sqrt(family.problem.squared_row_norms[removals.rows]) * (1.0 + gamma(family.problem.n_columns + 4))
         scores = removals.scores + own
         errors = removals.errors + lengths * first + second + TINY + FEW * np.abs(scores).max(axis=1)
@@ -392,7 +426,8 @@ class ClassCandidates:
         :math:`(e^T - 1) (\sum_k s_k u_k^\top h_k u_k)^{1/2}`, and so does an error of the scores, which changes ``h t`` in addition.
         """
         family, removals, problem = self.family, self.removals, self.family.problem
-        losses, moved, sizes = rows.measure(family, removals.rows, self.moves, self._together)
+        _, largest, lost = family.near
+        losses, moved, near_moved, sizes = rows.measure(family, removals.rows, self.moves, self._together)
         closed = removals.closed_form(self.reference)
         self.gradients = (removals.factors * losses).reshape(self.moves.shape)
         with np.errstate(all="ignore"):
@@ -401,7 +436,7 @@ class ClassCandidates:
             # The stored steps are off by what two triangular solves and a sum miss.
             missed = 4.0 * (family.metric.solve_error + FEW) * (removals.base_norms + removals.sizes)
             wrong = 2.0 * single + family.largest_norm * missed + FEW * moved
-            exponents = (moved + wrong) * (1.0 + FEW) + TINY
+            exponents, near_moved = (moved + wrong) * (1.0 + FEW) + TINY, near_moved + wrong
             unit, total = gamma(4 * problem.n_scores + EXPONENTS + 64), float(np.sqrt(family.totals.weight_sum))
             # Errors of probabilities count as errors of the scores.
             scores, score = family.base.error_size + 2.0 * unit * total, family.base.largest_error + 2.0 * unit
@@ -420,6 +455,12 @@ class ClassCandidates:
             norms = (family.metric.columns.gradient_norms(self.gradients) + rounding) * (1.0 + FEW)
             nu = np.where((removals.shares > 0.0) & (exponents < MAX_MOVED), norms / root, np.inf)
             radius = removal_radius(nu, exponents, removals.shares, family.largest_norm)
+            if lost > 0.0:
+                shares = removals.shares - lost * (1.0 + FEW)
+                # What is off in the metric of all other rows may be longer in that of those near.
+                longer = nu * root + off * (np.sqrt(1.0 + family.eta) - root)
+                near = removal_radius(longer / np.sqrt(shares) * (1.0 + FEW), near_moved, shares, largest)
+                radius = np.minimum(radius, near)
             lower, upper = self._bounds(closed.scores, closed.errors, nu, exponents, radius, rounding)
         # What single precision loses is no floor: the next certificate is computed in double.
         return Certified(lower.T, upper.T, nu, np.zeros(nu.shape))
@@ -450,21 +491,23 @@ class ClassCandidates:
         moves = self.moves.reshape(n_scores, width, -1)
         return _tables(self.family.problem, self.removals.rows, moves, self._together, self._height)
 
-    def _measure(self) -> tuple[Array, Array, Array, Array]:
-        """Gradients of the losses, moves of the left-out rows' scores, the largest range of a move of another row, and the sizes of the slopes.
+    def _measure(self) -> tuple[Array, Array, Array, Array, Array]:
+        """Gradients of the losses, moves of the left-out rows' scores, the largest range of a move of another row and of one near, and the sizes of the slopes.
 
         The size is ``sqrt(sum_i s_i (1 - p_iy)^2)``, which no class's slopes exceed.
         """
         family, rows = self.family, self.removals.rows
         moves = self.moves.reshape(family.problem.n_scores, family.metric.width, -1)
         if family.home is None:
-            found = measure(family.problem, rows, family.values.likely, moves, self._together, self._height)
+            near, _, lost = family.near
+            likely, cut = family.values.likely, near if lost > 0.0 else None
+            found = measure(family.problem, rows, likely, moves, self._together, self._height, cut)
         else:
             found = family.home.problem.sum(
                 _measure_block, family.point, moves, self._together, self._height, own=family.home.places(rows)
             )
         own = _compute_own_scores(family, self.removals, self.moves)
-        return found.gradients, own, found.moved, np.sqrt(found.squares)
+        return found.gradients, own, found.moved, found.near, np.sqrt(found.squares)
 
     def _move_errors(self) -> tuple[Array, Array]:
         """A row's computed move is off by at most ``|x| first + second`` from that of the stored candidate."""
@@ -479,7 +522,7 @@ class ClassCandidates:
         second = unit * to_host(xp.max(xp.abs(steps[:, -1, :]), axis=0))
         return first, second
 
-    def _device_measure(self) -> tuple[Any, Array, Array, Array]:
+    def _device_measure(self) -> tuple[Any, Array, Array, Array, Array]:
         """:meth:`_measure` on a device, where the moves and the gradients stay."""
         problem, family, rows = self.family.problem, self.family, self.removals.rows
         arrays, xp = family.metric.arrays, family.metric.arrays.xp
@@ -489,8 +532,9 @@ class ClassCandidates:
         likely, weights = arrays.put(family.values.likely)[:, :, None], arrays.put(problem.weights)[:, None]
         is_own = arrays.put(np.arange(n_scores) == problem.y[:, None])[:, :, None]
         numbers, used = arrays.put(np.arange(n_rows))[:, None], arrays.put(problem.weights > 0.0)[:, None]
+        is_near = arrays.put(family.near[0] > 0.0)[:, None]
         height, parts = max(1, arrays.batch // max(1, n_rows * n_scores)), _row_parts(problem, self._height)
-        gradients, moved, squares = [], [], []
+        gradients, moved, near_moved, squares = [], [], [], []
         for start in range(0, rows.size, height):
             mine = rows[start : start + height]
             models = _flatten(xp, moves[:, :, start : start + mine.size])
@@ -499,6 +543,7 @@ class ClassCandidates:
             counted = used & (numbers != arrays.put(mine)[None, :])
             ranges = xp.max(scores, axis=1) - xp.min(scores, axis=1)
             moved.append(to_host(xp.max(xp.where(counted, ranges, 0.0), axis=0)))
+            near_moved.append(to_host(xp.max(xp.where(counted & is_near, ranges, 0.0), axis=0)))
             scores = xp.exp(xp.where(counted[:, None, :], scores, 0.0)) * likely
             own_share = xp.sum(xp.where(is_own, scores, 0.0), axis=1)
             scores = xp.where(is_own, 0.0, scores)
@@ -512,7 +557,8 @@ class ClassCandidates:
             scores = xp.reshape(scores, (n_rows, -1))
             found = sum(_compute_batch_gradients(X, scores[part, :], problem.fit_intercept) for part, X in parts)
             gradients.append(xp.permute_dims(xp.reshape(found, (width, n_scores, -1)), (1, 0, 2)))
-        return xp.concat(gradients, axis=2), own, np.concatenate(moved), np.sqrt(np.concatenate(squares))
+        found, near = np.concatenate(moved), np.concatenate(near_moved)
+        return xp.concat(gradients, axis=2), own, found, near, np.sqrt(np.concatenate(squares))
 
     def _rounding(self, models: Any, losses: Any, first: Array, second: Array, size: Array, exponents: Array) -> Array:
         """At least the norms of the gradients' errors; ``exponents``: at least the largest range of a row's move."""
@@ -638,33 +684,40 @@ class Measured:
     """What candidates do to the rows of a part."""
 
     gradients: Array  # shape (n_classes, n_unknowns, n_candidates): of the losses
-    moved: Array  # shape (n_candidates,): the largest range of a row's move
+    # Shape (n_candidates,): the largest range of a row's move, and that of the rows near.
+    moved: Array
+    near: Array
     squares: Array  # shape (n_candidates,): the sums of the squared sizes of the slopes
 
     def __add__(self, other: "Measured") -> "Measured":
-        moved = np.maximum(self.moved, other.moved)
-        return Measured(self.gradients + other.gradients, moved, self.squares + other.squares)
+        moved, near = np.maximum(self.moved, other.moved), np.maximum(self.near, other.near)
+        return Measured(self.gradients + other.gradients, moved, near, self.squares + other.squares)
 
 
-def measure(part: Problem, rows: Rows, likely: Array, moves: Array, size: int, height: int) -> Measured:
+def measure(
+    part: Problem, rows: Rows, likely: Array, moves: Array, size: int, height: int, near_weights: Array | None = None
+) -> Measured:
     """What candidates do to the rows of a part.
 
-    ``rows``: the row that each candidate leaves out, a negative number where that is not in the part. ``likely``: the probabilities at the base. ``moves``:
-    classes, columns, candidates.
+    ``rows``: the row that each candidate leaves out, a negative number where that is not in the part. ``likely``: the probabilities at the base.
+    ``moves``: classes, columns, candidates. ``near_weights``: of the rows near, if not all are.
     """
     n_scores, width, n_models = moves.shape
     loops = table_loops(part.n_rows * n_scores * n_models)
     gradients, squares, moved = np.zeros(moves.shape), np.zeros(n_models), np.zeros(n_models)
+    near = moved if near_weights is None else np.zeros(n_models)
     for here, lines, X, scores in _tables(part, rows, moves, size, height):
         table = scores.reshape(scores.shape[0], n_scores, -1)
         loops.add_ranges(table, part.weights[lines], moved[here])
+        if near_weights is not None:
+            loops.add_ranges(table, near_weights[lines], near[here])
         np.exp(scores, out=scores)
         loops.class_slopes(
             table, likely[lines], part.y[lines], part.weights[lines], rows[here] - lines.start, squares[here]
         )
         found = _compute_batch_gradients(X, scores, part.fit_intercept)
         gradients[:, :, here] += np.swapaxes(found.reshape(width, n_scores, -1), 0, 1)
-    return Measured(gradients, moved, squares)
+    return Measured(gradients, moved, near, squares)
 
 
 def _measure_block(part: Problem, places: Rows | None, base: Point, moves: Array, size: int, height: int) -> Measured:
