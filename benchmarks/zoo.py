@@ -252,7 +252,7 @@ class Line:
         for row in np.union1d(rows, hard):
             weight = np.where(np.arange(self.y.size) == row, 0.0, 1.0)
             problem = glru.Problem(self.X, self.y, sample_weight=weight, **self.options)
-            solution = glru.solve(problem, tol=1e-12)
+            solution = glru.solve(problem, tol=1e-15)  # scores err by the root of the gap
             score, slack = solution.scores[row], 1e-6 * np.abs(solution.scores).max()
             wrong += not result.bounds.lower[row] - slack <= score <= result.bounds.upper[row] + slack
             if not self.numbers and result.bounds.decided[row] and abs(score) > slack:
