@@ -113,16 +113,16 @@ def test_paths_equal_training(loss, fit_intercept):
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
-def test_paths_whose_products_of_the_rows_are_formed_again(fit_intercept, monkeypatch):
+def test_paths_whose_products_of_the_rows_are_form_again(fit_intercept, monkeypatch):
     """After every fourth step, from the columns that are left."""
     monkeypatch.setattr(import_module("glru.selection.moves"), "MOST_CHANGES", 4)
-    formed, form = [], WideColumns.formed_again
+    formed, form = [], WideColumns.form_again
 
     def counted(*arguments):
         formed.append(form(*arguments))
         return formed[-1]
 
-    monkeypatch.setattr(WideColumns, "formed_again", counted)
+    monkeypatch.setattr(WideColumns, "form_again", counted)
     problem, X, y = _data(glru.Logistic(), fit_intercept, seed=3, n_rows=48)
     options = {"X_val": X, "y_val": y, "criterion": "log_loss", "forced": True, "max_steps": 14}
     found = glru.stepwise(problem, **options)

@@ -272,7 +272,7 @@ class SingleRemovals(OneScore):
             factor = float(self.run.factors[group[0]])
             family = self._make_local_family(factor)
             bounds = family.bounds(group, self.run.enough)
-            for sharper in (self._moves, self._second_order):
+            for sharper in (self._bound_by_moves, self._bound_to_second_order):
                 left = np.flatnonzero(~self.run.enough(*bounds))
                 if left.size <= MANY_ROWS or left.size * self.problem.n_rows <= FEW_ENTRIES:
                     break
@@ -288,7 +288,7 @@ class SingleRemovals(OneScore):
             lower[empty] = upper[empty] = 0.0
         return lower, upper
 
-    def _moves(self, family: LocalRows, rows: Rows) -> Bounds:
+    def _bound_by_moves(self, family: LocalRows, rows: Rows) -> Bounds:
         """Bounds by the moves of all rows: these decide labels, but narrow intervals by a small factor only, which pays where anything else costs far more."""
         cost = 2.0 * self.problem.matrix.gram_cost + MOVES_COST * rows.size
         others = candidate_cost(self.problem, rows.size)
@@ -297,7 +297,7 @@ class SingleRemovals(OneScore):
         cheap = self.run.width is None or MOVES_SHARE * cost < others
         return family.bound_by_moves(rows) if cheap else unbounded(rows.size)
 
-    def _second_order(self, family: LocalRows, rows: Rows) -> Bounds:
+    def _bound_to_second_order(self, family: LocalRows, rows: Rows) -> Bounds:
         """Bounds of intervals to second order, where they are cheap."""
         if self.run.width is None or not family.has_second_order(rows.size):
             return unbounded(rows.size)
@@ -396,10 +396,10 @@ class SingleRemovals(OneScore):
         lower, upper = family.bounds(rows, run.narrow, BATCH_STEPS)
         if not (run.only_labels or run.tightening):
             # Balls around the ends of a row's own steps decide its label, where an ellipsoid is as narrow as float64 allows.
-            wide = np.flatnonzero(~run.narrow(lower, upper))
+            left = np.flatnonzero(~run.narrow(lower, upper))
             if run.aim is not None:
-                wide = np.intersect1d(wide, find_widest_rows(upper - lower, 0.5 * run.aim, run.largest))
-            for place in wide:
+                left = np.intersect1d(left, find_widest_rows(upper - lower, 0.5 * run.aim, run.largest))
+            for place in left:
                 if int(rows[place]) in family.candidates and not run.budget.spent:
                     found = self.refine(rows[place : place + 1])
                     lower[place], upper[place] = max(lower[place], found[0][0]), min(upper[place], found[1][0])

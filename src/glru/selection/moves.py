@@ -556,7 +556,7 @@ class ColumnFamilies(Screening):
         if after.side.n_changes < MOST_CHANGES:
             return carried
         problem, point = self.model.whole.select_columns(carried.chosen), carried.point()
-        return replace(carried, family=after.formed_again(problem, point, self._select(carried.chosen)))
+        return replace(carried, family=after.form_again(problem, point, self._select(carried.chosen)))
 
     def _prefers_sets(self, n_moves: int) -> bool:
         """Whether this number of additions of single columns is refined in their own metrics."""

@@ -140,8 +140,8 @@ class WideColumns(ColumnModels):
         family._begin((duals, free, scores))
         return family if family.usable else None
 
-    def formed_again(self, problem: Problem, point: Point, queries: Matrix) -> "WideColumns":
-        """The family of the columns that are left, from these."""
+    def form_again(self, problem: Problem, point: Point, queries: Matrix) -> "WideColumns":
+        """The family of the columns that are left, with ``K`` summed over these anew."""
         family = WideColumns.__new__(WideColumns)
         ColumnModels.__init__(family, problem, queries, RowSide(problem, self.side.center).extend(queries))
         family._begin(family.place(point))
