@@ -113,7 +113,7 @@ def test_paths_equal_training(loss, fit_intercept):
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
-def test_paths_whose_products_of_the_rows_are_form_again(fit_intercept, monkeypatch):
+def test_paths_whose_products_of_the_rows_are_formed_again(fit_intercept, monkeypatch):
     """After every fourth step, from the columns that are left."""
     monkeypatch.setattr(import_module("glru.selection.moves"), "MOST_CHANGES", 4)
     formed, form = [], WideColumns.form_again

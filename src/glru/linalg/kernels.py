@@ -120,10 +120,10 @@ def column_descent(columns, linear, quadratic, absolute, x, scores, constant, sh
         target = share * max(value, 0.0) * max(1.0, np.sqrt(before / gap) if gap > 0.0 and before < np.inf else 1.0)
         if gap <= target and whole:
             return visits
+        # Nanoseconds of the visits so far, and of Newton steps on little more than the coordinates in use.
         size = min(100.0 + n_used, n_columns)
-        if not (
-            gap < np.inf and visits * (25.0 + 0.25 * n_rows) < size * (250.0 * size + n_rows * (6.0 + 0.07 * size))
-        ):
+        spent, newton = visits * (25.0 + 0.25 * n_rows), size * (250.0 * size + n_rows * (6.0 + 0.07 * size))
+        if not (gap < np.inf and spent < newton):
             return -visits
         if gap <= 0.3 * target:
             whole, n_kept, gap = True, 0, np.inf
