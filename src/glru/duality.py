@@ -124,8 +124,8 @@ def _balance(problem: Problem, dual: Array) -> Array:
     if not problem.fit_intercept and not problem.unpenalised.size:
         return dual
     free = problem.unpenalised
-    if free.size and is_balanced(problem, dual) and not constrain_correlations(problem, dual)[free].any():
-        # A linearised dual point: the correction would be rounding, and costs a Gram matrix.
+    if is_balanced(problem, dual) and not (free.size and constrain_correlations(problem, dual)[free].any()):
+        # A linearised dual point: the correction would be rounding, and costs a Gram matrix where columns are unpenalised.
         return dual
     lower, upper = problem.loss.derivative_range(problem.y)
     slack = np.minimum(np.minimum(upper + dual, -dual - lower), 1.0)

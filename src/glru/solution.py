@@ -190,12 +190,21 @@ class Solution:
 
 
 def make_solution(
-    problem: Problem, point: Point, n_iter: int, status: Status, solver: str, before: tuple[Array, Array] | None = None
+    problem: Problem,
+    point: Point,
+    n_iter: int,
+    status: Status,
+    solver: str,
+    before: tuple[Array, Array] | None = None,
+    scores: Array | None = None,
 ) -> Solution:
-    """The solution at a point, with all products and the gap computed afresh from the data; ``before``: kept, and with it the expansion there."""
+    """The solution at a point, with all products and the gap computed afresh from the data.
+
+    ``before``: kept, and with it the expansion there; ``scores``: the product of X with the coefficients, where it is known.
+    """
     dual = point.dual
     here = None if before is None or not problem.unpenalised.size else expand(problem, point)
-    scores = None if here is None or here.rows is None else here.rows.scores
+    scores = scores if here is None or here.rows is None else here.rows.scores
     if dual is None:
         scores = problem.scores(point.coef, point.intercept) if scores is None else scores
         dual = find_dual(problem, scores)

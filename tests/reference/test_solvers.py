@@ -468,10 +468,11 @@ def test_units_of_columns_do_not_matter(shape, fit_intercept):
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("loss", [glru.Logistic(), glru.Squared()], ids=repr)
 def test_products_in_single_precision_reach_any_gap(loss, order, fit_intercept):
-    """Columns whose squares single precision does not hold, far from zero: only moves are rounded, never the gap."""
+    """Columns whose squares single precision does not hold, far from zero, and one of zeros: only moves are rounded, never the gap."""
     rng = np.random.default_rng(2)
     X = rng.normal(size=(700, 200)) + 3.0
     y = targets(X - 3.0, loss)
+    X[:, 7] = 0.0
     units = 10.0 ** np.linspace(-30.0, 30.0, 200)
     problem = glru.Problem(
         np.asarray(X * units, order=order), y, loss=loss, penalty=glru.L2(1e-2 * units**2), fit_intercept=fit_intercept

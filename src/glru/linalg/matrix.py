@@ -495,15 +495,14 @@ class DenseMatrix(Matrix):
 
 
 def _gram(X: Array, weights: Array, start: int, stop: int) -> Array:
-    n_columns = X.shape[1]
-    height = _gram_height(n_columns)
-    gram = np.zeros((n_columns, n_columns), order="F")
-    roots = np.sqrt(weights[start:stop])
-    chunk = np.empty((min(height, stop - start), n_columns))
-    for k in range(start, stop, height):
-        rows = chunk[: min(height, stop - k)]
-        np.multiply(X[k : k + len(rows)], roots[k - start : k - start + len(rows), None], out=rows)
-        gram = dsyrk(1.0, rows.T, beta=1.0, c=gram, overwrite_c=1)
+    rows, weights, n_columns = X[start:stop], weights[start:stop], X.shape[1]
+    if weights.size and np.all(weights == weights[0]):
+        return weights[0] * (rows.T @ rows)
+    height, gram, roots = _gram_height(n_columns), np.zeros((n_columns, n_columns)), np.sqrt(weights)[:, None]
+    chunk = np.empty((min(height, len(rows)), n_columns))
+    for k in range(0, len(rows), height):
+        part = np.multiply(rows[k : k + height], roots[k : k + height], out=chunk[: len(rows) - k])
+        gram += part.T @ part
     return gram
 
 

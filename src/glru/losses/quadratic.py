@@ -283,6 +283,10 @@ class Squared(Loss):
         slope = z - y
         return slope, slope
 
+    def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
+        slope, _ = self.derivative(y, z)
+        return 0.5 * slope**2, slope, namespace(slope).ones_like(slope)
+
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
         xp, y, z = unify(y, z)
         return xp.ones_like(z)

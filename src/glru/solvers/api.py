@@ -183,7 +183,10 @@ def train(
         plan: Plan = choose(problem, start) if solver == "auto" else [(check_solver(problem, solver), np.inf)]
         point = choose_start(problem, start)
         cold = not point.coef.any() and point.dual is None
-        if start is None and plan[0][0] in ("newton", "newton-cg"):
+        if start is None and (
+            plan[0][0] == "newton-cg" or (plan[0][0] == "newton" and problem.loss.self_concordance != 0.0)
+        ):
+            # One direct step solves a quadratic problem from anywhere.
             point = start_from_sample(problem)
         solution = _follow(problem, plan, point, tol, until, max_iter)
         if _needs_more(solution, tol) and not cold and (max_iter is None or solution.n_iter < max_iter):
@@ -484,10 +487,10 @@ def start_from_sample(problem: Problem) -> Point:
 
 def _finish(problem: Problem, run: Run, tol: float, name: str) -> Solution:
     """The solution at a run's end; its status is judged by the gap computed afresh."""
-    point = run.point
+    point, scores = run.point, run.scores
     if not (np.all(np.isfinite(point.coef)) and np.all(np.isfinite(point.intercept))):
         # Steps that overflowed have left no model; zero is one, with a gap.
-        point = zero_point(problem)
+        point, scores = zero_point(problem), None
     if point.dual is not None:
         # A row of weight zero takes no part in the dual problem; give it what its score implies.
         dual = point.dual
@@ -496,7 +499,7 @@ def _finish(problem: Problem, run: Run, tol: float, name: str) -> Solution:
             dual = np.where((problem.weights > 0.0).reshape((-1,) + (1,) * (dual.ndim - 1)), dual, -slopes)
         point = replace(point, dual=dual)
     # With unpenalised columns the expansion is kept beside the Hessian, to tell whether there is one optimum.
-    make = partial(make_solution, n_iter=run.n_iter, status=run.status, solver=name, before=run.before)
+    make = partial(make_solution, n_iter=run.n_iter, status=run.status, solver=name, before=run.before, scores=scores)
     solution = None
     if problem.unpenalised.size and point.dual is not None:
         # A linearised dual point is feasible as it is: its gap tells, for the same price.

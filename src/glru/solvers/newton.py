@@ -134,7 +134,10 @@ class Stop:
 @final
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Where a solver ended; ``expansion``, ``class_sums``: the sums there, of rows in blocks; ``before``: scores before the last step, and the Hessian there."""
+    """Where a solver ended; ``expansion``, ``class_sums``: the sums there, of rows in blocks; ``before``: scores before the last step, and the Hessian there.
+
+    ``scores``: those of the point, where they are a product with X and no sum of several.
+    """
 
     point: Point
     n_iter: int
@@ -142,6 +145,7 @@ class Run:
     expansion: Expansion | None = None
     class_sums: ClassSums | None = None
     before: tuple[Array, Array] | None = None
+    scores: Array | None = None
 
 
 def end(state: State, status: Status, n_iter: int) -> Run:
@@ -534,6 +538,8 @@ class InMemory(Place):
         )
         self.value = total + penalty
         self.linear: Array | None = None
+        # The gap of the linear dual point to leading order, where it is trusted, and whether scores are one product with X.
+        self.foreseen, self.fresh = np.inf, False
         self.before: tuple[Array, Array] | None = None
         # What the next step is solved with, where that saves a Hessian.
         self.chord: Chord | None = None
@@ -543,7 +549,8 @@ class InMemory(Place):
         """The place of a point; a start with a dual point, which may be the end of another run, is asked for its gap."""
         space = RowSpace(problem) if uses_row_space(problem) else ColumnSpace(problem)
         unknowns = space.place(start)
-        return cls(space, unknowns, space.scores(unknowns), space.penalty(unknowns), start.dual is not None)
+        scores = space.scores(unknowns) if unknowns.any() else np.zeros(problem.n_rows)
+        return cls(space, unknowns, scores, space.penalty(unknowns), start.dual is not None)
 
     def state(self, n_iter: int, stop: Stop) -> State:
         problem, linear = self.space.problem, self.linear
@@ -551,7 +558,9 @@ class InMemory(Place):
             linear = duality.make_feasible_dual(problem, -self.gradient)
             gap = duality.gap(problem, *self.space.primal(self.unknowns), linear).value
         else:
-            gap = np.inf if linear is None else self._linear_gap(linear)
+            # What is foreseen well below the target is computed once more at the end, in any case.
+            trusted = self.foreseen <= 0.5 * stop.target(self.value)
+            gap = np.inf if linear is None else self.foreseen if trusted else self._linear_gap(linear)
         dual = -self.gradient if linear is None else linear
         return State(n_iter, self.value, gap, self.scores, dual, partial(self.space.primal, self.unknowns))
 
@@ -607,11 +616,14 @@ class InMemory(Place):
             where = self.scores if self.chord is None else self.chord.scores
             there.before = where, step.hessian
         if length == 1.0:
+            there.fresh = not self.unknowns.any() and isinstance(self.space, ColumnSpace)
             gap, change = self._foresee(step)
             target = stop.target(self.value)
             # Far above the target, the exact sum is not worth its price.
             if self.chord is not None or stop.until is not None or not gap > 100.0 * target:
                 there.linear = self._linear_dual(step)
+            if self.chord is None and stop.until is None:
+                there.foreseen = gap
             # Most of what curvatures change is no gradient over the columns: a step with the old ones leaves much less than that share.
             saves = self.chord is None and self.space.problem.matrix.gram_cost > CHORD_OVERHEAD
             if saves and step.hessian is not None and 0.1 * change * gap <= target:
@@ -624,20 +636,22 @@ class InMemory(Place):
         The gap is the sum of ``F_l = (M t^2 h / 2)^2 / (2 h)``. Curvatures change by shares ``M t``, which is what a step with the old ones leaves of the distance.
         """
         problem, constant = self.space.problem, self.space.problem.loss.self_concordance
-        if constant is None:
-            return np.nan, np.inf
+        if not constant:
+            return (0.0, 0.0) if constant == 0.0 else (np.nan, np.inf)
         squares = np.square(step.scores)
         weighted = problem.weights * self.curvature * squares
         fourth, second = constant**2 * float(weighted @ squares), float(weighted.sum())
         return fourth / 8.0, fourth / second if second > 0.0 else 0.0
 
     def end(self, state: State, status: Status) -> Run:
-        return replace(super().end(state, status), before=self.before)
+        return replace(super().end(state, status), before=self.before, scores=self.scores if self.fresh else None)
 
     def _linear_dual(self, step: Step) -> Array | None:
         """The linearised dual point of a full step; None where it leaves the domain."""
         problem = self.space.problem
         dual = self.space.linear_dual(self.unknowns, self.gradient, self.curvature, step)
+        if problem.loss.self_concordance == 0.0:
+            return dual  # its domain has no edge
         projected = -problem.loss.project(problem.y, -dual)
         # Rounding may carry a dual variable over the edge of the domain; its price shows when the gap is taken afresh.
         return projected if np.abs(projected - dual).max() <= 1e-9 * np.abs(dual).max() else None

@@ -108,6 +108,9 @@ class SampleHessian(Preconditioner):
 def prepare(problem: Problem, start: Point) -> Preconditioner:
     """The preconditioner for a training that starts at a point."""
     sample = sample_of(problem)
+    if sample is None and problem.loss.self_concordance == 0.0 and problem.n_rows < problem.n_columns:
+        # In the metric of the penalty moves stay in the span of the rows, where there are no directions that the penalty alone curves.
+        return ColumnScales(problem, np.zeros(problem.n_columns))
     if sample is None:
         return ColumnScales(problem)
     curvatures = sample.weights * sample.loss.curvature(sample.y, sample.scores(start.coef, start.intercept))
@@ -151,7 +154,7 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
         raised = floor.raise_floor(curvature, scores)
         conditioner = conditioner.at(raised)
         forcing = 0.0 if model.quadratic else sharpness * conditioner.forcing
-        trial = model.minimise(slope, raised, conditioner, forcing, radius, stop.target(value))
+        trial = model.minimise(slope, raised, conditioner, forcing, radius, value, stop)
         terms = slope * trial.move
         descent, noise = float(terms.sum()), 8.0 * UNIT * float(np.abs(terms).sum())
         quiet = quiet + 1 if -descent <= noise or trial.decrease <= UNIT * value else 0
@@ -200,7 +203,8 @@ class _Model:
         norms, data = problem.column_norms / np.sqrt(problem.weights.sum()), problem.matrix.dense()
         if data.size < LARGE:
             return
-        self.units = 1.0 / np.where((norms > 1e-150) & (norms < 1e150), norms, 1.0)
+        # The norm of a column without values is a little above zero.
+        self.units = 1.0 / np.where((norms > 1e-140) & (norms < 1e140), norms, 1.0)
         self.single = np.multiply(data, self.units, dtype=np.float32, casting="same_kind", order="C")
 
     def pack(self, coef: Array, intercept: float) -> Array:
@@ -265,20 +269,30 @@ class _Model:
         return losses + float((self.lam * (coef + length * move)) @ move)
 
     def minimise(
-        self, slope: Array, curvature: Array, conditioner: Preconditioner, forcing: float, radius: float, target: float
+        self,
+        slope: Array,
+        curvature: Array,
+        conditioner: Preconditioner,
+        forcing: float,
+        radius: float,
+        value: float,
+        stop: Stop,
     ) -> Trial:
-        """Preconditioned conjugate gradients on the model within ``radius`` (Steihaug)."""
+        """Preconditioned conjugate gradients on the model within ``radius`` (Steihaug); ``value``: the objective where it starts."""
         product = self.product(curvature)
         move, scores = np.zeros_like(slope), np.zeros(self.problem.n_rows)
         residual = slope.copy()
         scaled = conditioner.solve(residual)
         direction = -scaled
         energy = first = float(residual @ scaled)
-        on_edge, prices = False, [self.price(residual)]
+        on_edge, prices, goal = False, [self.price(residual)], 0.1 * stop.target(value)
         for _ in range(MAX_INNER):
-            if energy <= forcing * first or prices[-1] <= 0.1 * target:
+            if self.quadratic:
+                # The model is the objective, whose value falls on the way and is known.
+                goal = 0.5 * stop.target(value + 0.5 * float(move @ (slope + residual)))
+            if energy <= forcing * first or prices[-1] <= goal:
                 break
-            if self.quadratic and self._foresee(prices, 0.1 * target) > 2.0 * self.patience:
+            if self.quadratic and self._foresee(prices, goal) > 2.0 * self.patience:
                 self.patience = 0.0
                 break
             forward, bent = product(direction)
