@@ -259,6 +259,10 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
             yield "SubsetRows", values, together.lower[0, here], together.upper[0, here]
             together.narrow(0 * here, here, np.zeros(here.size), False)
             yield "SubsetRows, narrowed", values, together.lower[0, here], together.upper[0, here]
+            known = SubsetRows(together.family, sets, start[None], float(factor), (together, 0))
+            yield "SubsetRows, known", values, known.lower[0, here], known.upper[0, here]
+            known.narrow(0 * here, here, np.zeros(here.size), False)
+            yield "SubsetRows, known, narrowed", values, known.lower[0, here], known.upper[0, here]
         if has_kinks(problem):
             yield "KinkRows", values, *KinkRows(solution, float(factor)).bounds(here, never)
     if has_row_models(problem):

@@ -12,10 +12,11 @@ from tests.core import SubsetModels, SubsetRows, factor_range
 SETS = np.array([[0, 1, 2], [0, 1, 3], [1, 2, 4], [0, 3, 4]])
 
 
-def hold_out(problem, sets):
-    family = SubsetModels(problem, problem.matrix[np.arange(0)])
+def hold_out(problem, sets, present=None):
+    family = SubsetModels(problem, problem.matrix[np.arange(0)]) if present is None else present.family
     starts = np.zeros((len(sets), sets.shape[1] + problem.fit_intercept))
-    return SubsetRows(family, sets, starts, factor_range(problem)[0])
+    known = None if present is None else (present, 0)
+    return SubsetRows(family, sets, starts, factor_range(problem)[0], known)
 
 
 def narrow_all(rows):
@@ -98,6 +99,53 @@ def test_pairs_with_hessians_of_their_own_hold_exact_scores(monkeypatch):
             assert best is not None
             score = best.scores(X[i : i + 1, columns])[0]
             assert Decimal(float(rows.lower[k, i])) <= score <= Decimal(float(rows.upper[k, i]))
+
+
+@pytest.mark.parametrize("kind", ["plain", "units", "duplicates", "heavy"])
+@pytest.mark.parametrize("sets", [SETS, SETS[:, :2]], ids=["two leave", "three leave"])
+def test_starts_from_other_columns_hold_exact_scores(sets, kind):
+    """Pairs that begin where the same rows are under more columns."""
+    rng = np.random.default_rng(8)
+    X = rng.standard_t(1.5, size=(25, 5)) if kind == "heavy" else rng.normal(size=(25, 5))
+    if kind == "units":
+        X = X * 10.0 ** np.arange(-3, 2)
+    if kind == "duplicates":
+        X[:, 3], X[:, 4] = X[:, 0], 0.0
+    y = np.sign(X[:, 0] + rng.normal(size=25))
+    y[:2] = [-1.0, 1.0]
+    problem = glru.Problem(X, y, penalty=glru.L2(0.05), fit_intercept=True, scaling="sum")
+    present = hold_out(problem, np.array([[0, 1, 2, 3, 4]]))
+    narrow_all(present)
+    rows = hold_out(problem, sets, present)
+    narrow_all(rows)
+    assert kind == "heavy" or np.all(rows.upper - rows.lower < 1e-9 * (1.0 + np.abs(rows.upper)))
+    for k, columns in enumerate(sets):
+        for i in range(0, 25, 3):
+            best = optimum(glru.RemoveRows([i]).apply(problem.select_columns(columns)), np.zeros(columns.size), 0.0)
+            assert best is not None
+            score = best.scores(X[i : i + 1, columns])[0]
+            assert Decimal(float(rows.lower[k, i])) <= score <= Decimal(float(rows.upper[k, i]))
+
+
+def test_models_under_other_columns_are_closer_starts():
+    """What closed forms miss under the present columns is taken over: gradients are a fraction of what they are without."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(60, 8))
+    y = np.sign(X[:, 0] + X[:, 1] + rng.logistic(size=60))
+    problem = glru.Problem(X, y, penalty=glru.L2(0.5), fit_intercept=True, scaling="sum")
+    every = np.arange(8)
+    present = hold_out(problem, every[None])
+    narrow_all(present)
+    sets = np.array([np.delete(every, k) for k in range(2, 8)])
+    rows, missed = hold_out(problem, sets, present), []
+    pairs = np.repeat(np.arange(len(sets)), 60), np.tile(np.arange(60), len(sets))
+    for start in (rows.begin(*pairs), rows.models[pairs[0]]):
+        images = np.array(
+            [rows.X[rows.places[k], i] @ rows.inverse[k] @ rows.inverse[k].T for k, i in zip(*pairs, strict=True)]
+        )
+        models = start + rows.multipliers[pairs][:, None] * images
+        missed.append(np.abs(rows.evaluate(pairs[0], models, pairs[1])[2]).sum())
+    assert missed[0] < 0.3 * missed[1]
 
 
 def test_models_without_an_optimum_prove_nothing():

@@ -7,7 +7,8 @@ moves it by :math:`\delta = c_i H^{-1} x_i`, :math:`c_i = s_i g_i / (1 - \ell_i)
 
 in the metric of :math:`H`. Rows that are left out of the Hessian cost the share of it that they carry, at most :math:`s_k h_k q_k^2`: so do the row itself, rows of
 large norm, and rows whose scores have moved far (:mod:`glru.updates.columns.one_step`). Pairs of a set and a row whose bounds are too wide are written down in full and stepped on, pairs of
-all sets in the same products: first with the Hessian of the set, then with their own.
+all sets in the same products: first with the Hessian of the set, then with their own. What closed forms miss hardly depends on a single column: pairs begin
+where it is taken from the same row under the model of other columns, if that was written down.
 """
 
 from collections.abc import Iterator
@@ -25,8 +26,11 @@ from glru.updates.columns.subsets import ENTRIES_TOGETHER, Metrics, Places, Step
 MAX_DRIFT, BASE_METRICS = 0.01, 10
 """The Hessian of a set is that of its base once a Newton step moves no score further than this (times the self-concordance constant); Hessians formed at most."""
 
-BASE_STEPS = 3
-"""Steps with that Hessian to the base."""
+PRESENT_STEPS, BASE_STEPS = 3, 3
+"""Steps with the Hessian of another model to near the base, and with that of the base itself to the base."""
+
+LARGEST_RATIO = 4.0
+"""What closed forms missed under another model is taken over times at most this."""
 
 SHARED_STEPS, OWN_STEPS = 24, 20
 """Steps of a pair with the Hessian of its set, and with its own."""
@@ -40,8 +44,8 @@ EXTRAPOLATION = -4.0, 0.8
 SLOW_CONTRACTION = 0.9
 """Where a step leaves more than this share of the gradient, the next ones are made with a Hessian of the pair's own."""
 
-SCORES_TOGETHER = 200_000
-"""Scores of pairs that are worked on together, about, so that these stay in the cache."""
+SCORES_TOGETHER = 1_000_000
+"""Scores of pairs that are worked on together, about."""
 
 
 @final
@@ -49,7 +53,9 @@ class SubsetRows:
     """Bounds of the scores of all rows, each under the model of a set of columns trained without it.
 
     ``family``: the rows, all of which have a weight; ``columns`` (shape (n_sets, n_columns)): the sets, all of one size, each sorted; ``starts`` (shape
-    (n_sets, n_unknowns)): models to start from, the intercept last; ``factor``: what the weights of the other rows are multiplied by when a row leaves.
+    (n_sets, n_unknowns)): models to start from, the intercept last; ``factor``: what the weights of the other rows are multiplied by when a row leaves;
+    ``present``: such scores of another set, which has all columns of these, and its place there, to
+    start from instead.
 
     Attributes
     ----------
@@ -59,16 +65,29 @@ class SubsetRows:
         The scores of the candidates that they were found at.
     """
 
-    def __init__(self, family: SubsetModels, columns: Places, starts: Array, factor: float) -> None:
-        self.family, self.places, self.constant = family, family.places(columns), family.constant
+    def __init__(
+        self,
+        family: SubsetModels,
+        columns: Places,
+        starts: Array,
+        factor: float,
+        present: "tuple[SubsetRows, int] | None" = None,
+    ) -> None:
+        self.family, self.constant = family, family.constant
+        self.columns, places = np.unique(family.places(columns), return_inverse=True)
+        self.places = places.reshape(len(columns), -1)
+        X = family.X[self.columns]
         # In units of the columns in which no row's length is that of a few large columns.
-        scales = powers_of_two(np.square(family.X).mean(axis=1))
-        self.X = family.X * scales[:, None]
+        scales = powers_of_two(np.square(X).mean(axis=1))
+        self.X = X * scales[:, None]
         # The objective over the factor: the weights of the other rows stay.
-        self.strengths = family.strengths * np.square(scales) / factor
+        self.strengths = family.strengths[self.columns] * np.square(scales) / factor
         self.scales = scales[self.places]
         n_sets, size, n_rows = *self.places.shape, family.y.size
         self.models, self.inverse = starts / self.scales, np.empty((n_sets, size, size))
+        self._shared: Array | None = None
+        self._missed: tuple[Places, Array, Array, Array] | None = None
+        self._kept: list[tuple[Places, Places, Array]] = []
         self.origin, self.scores, self.norms, self.lower, self.upper, self.centers = np.empty((6, n_sets, n_rows))
         self.curvatures, self.multipliers, self.leverages, self.shares = np.empty((4, n_sets, n_rows))
         self.cuts, self.lost = np.empty((2, len(LOST_SHARES), n_sets))
@@ -78,12 +97,81 @@ class SubsetRows:
         self.column_norms = np.asarray(_lengths(np.sqrt(family.weights) * self.X)) * (1.0 + FEW) + TINY
         width = max(1, ENTRIES_TOGETHER // max(size * n_rows, 1))
         with np.errstate(all="ignore"):
+            if present is not None:
+                self._follow(*present)
             for start in range(0, n_sets, width):
                 self._settle(np.arange(start, min(start + width, n_sets)))
+
+    def _follow(self, other: "SubsetRows", place: int) -> None:
+        """Start from the model of a set with more columns: from a Newton step there, and with what its closed forms have missed."""
+        here, n_sets, size = other.columns[other.places[place]], *self.places.shape
+        inverse = other.inverse[place] @ other.inverse[place].T
+        each = np.arange(n_sets)[:, None]
+        stays = np.zeros((n_sets, here.size), dtype=bool)
+        stays[each, np.searchsorted(here, self.columns[self.places])] = True
+        stay, gone = (np.nonzero(part)[1].reshape(n_sets, -1) for part in (stays, ~stays))
+        # ``models @ turn``: the nearest models of a set in the metric of the other one.
+        turns = np.zeros((n_sets, here.size, size))
+        turns[each, stay, np.arange(size)] = 1.0
+        try:
+            crossed = inverse[gone[:, :, None], stay[:, None, :]]
+            moves = np.linalg.solve(inverse[gone[:, :, None], gone[:, None, :]], crossed)
+        except np.linalg.LinAlgError:
+            moves = np.zeros((n_sets, gone.shape[1], stay.shape[1]))
+        moves = np.where(np.isfinite(moves), moves, 0.0)
+        turns[each, gone] = -moves
+        if self.constant > 0.0:
+            crossed = inverse[stay[:, :, None], gone[:, None, :]]
+            self._shared = inverse[stay[:, :, None], stay[:, None, :]] - np.matmul(crossed, moves)
+        self.models = other.models[place] @ turns
+        rows, missed = other._find_missed(place)
+        if rows.size:
+            self._missed = rows, missed, other.multipliers[place, rows], turns
+
+    def _find_missed(self, place: int) -> tuple[Places, Array]:
+        """The rows that were written down under the model of a set, and what their closed forms miss."""
+        parts = [(rows[sets == place], models[sets == place]) for sets, rows, models in reversed(self._kept)]
+        if not parts:
+            return np.empty(0, dtype=np.intp), np.empty((0, self.places.shape[1]))
+        rows, models = (np.concatenate(part) for part in zip(*parts, strict=True))
+        # The last model of each row.
+        rows, last = np.unique(rows, return_index=True)
+        forms = self.X[self.places[place]][:, rows].T @ self.inverse[place]
+        closed = self.models[place] + self.multipliers[place, rows][:, None] * (forms @ self.inverse[place].T)
+        missed = models[last] - closed
+        known = np.isfinite(missed).all(axis=1)
+        return rows[known], missed[known]
+
+    def begin(self, sets: Places, rows: Places) -> Array:
+        """Models from which a step of the closed form leads near the models of some pairs; pairs of one set stand together."""
+        found = self.models[sets]
+        if self._missed is None:
+            return found
+        known, missed, multipliers, turns = self._missed
+        places = np.minimum(np.searchsorted(known, rows), known.size - 1)
+        # What is missed grows with the square of the step.
+        ratio = np.square(self.multipliers[sets, rows] / multipliers[places])
+        ratio = np.where((known[places] == rows) & (ratio < LARGEST_RATIO), ratio, 0.0)
+        for here in _parts(sets):
+            found[here] += (ratio[here, None] * missed[places[here]]) @ turns[sets[here.start]]
+        return found
+
+    def evaluate(self, sets: Places, models: Array, rows: Places | None = None) -> tuple[Array, Array, Array]:
+        """Scores of models in the columns of some sets, weighted slopes, and gradients; of those without a row each if ``rows`` are given."""
+        places, whole = self.places[sets], np.zeros((sets.size, len(self.X)))
+        np.put_along_axis(whole, places, models, axis=1)
+        scores = whole @ self.X
+        slopes = self.family.weights * self.family.problem.loss.gradient(self.family.y, scores)
+        if rows is not None:
+            slopes[np.arange(sets.size), rows] = 0.0
+        gradients = np.take_along_axis(slopes @ self.X.T, places, axis=1) + self.strengths[places] * models
+        return scores, slopes, gradients
 
     def _settle(self, sets: Places) -> None:
         """Step some sets on to where a Hessian serves as that of their base, and bound all their rows in closed form."""
         self.family.budget.check()
+        if self._shared is not None:
+            self._approach(sets, self._shared[sets])
         A = self.X[self.places[sets]]
         for k in range(BASE_METRICS):
             here = Step(self.family, A, self.models[sets], self.strengths[self.places[sets]])
@@ -98,6 +186,19 @@ class SubsetRows:
             sets, A = sets[~done], A[~done]
             if not sets.size:
                 return
+
+    def _approach(self, sets: Places, shared: Array) -> None:
+        """Step some sets on with metrics of another model, while that makes their gradients less."""
+        models = before = self.models[sets]
+        least = np.full(sets.size, np.inf)
+        for _ in range(PRESENT_STEPS):
+            gradients = self.evaluate(sets, models)[2]
+            moves = np.matmul(gradients[:, None, :], shared)[:, 0, :]
+            norms = (gradients * moves).sum(axis=1)
+            better = norms < 0.5 * least
+            before, least = np.where(better[:, None], models, before), np.where(better, norms, 0.0)
+            models = np.where(better[:, None], models - moves, before)
+        self.models[sets] = models
 
     def _bound(self, sets: Places, A: Array, models: Array, origin: Array, metrics: Metrics) -> None:
         """Find the bases of some sets with the Hessians at models nearby, whose scores are ``origin``, and bound all rows in closed form."""
@@ -182,7 +283,9 @@ class SubsetRows:
         """At least the norms of the errors of gradients: of the sums, of the slopes' own evaluation, and of slopes at scores that are off."""
         family, n_rows = self.family, self.family.y.size
         # Every entry of a sum rounds by itself: by Cauchy's inequality a share of its column's norm, which may have any direction.
-        summed = (sum_error(n_rows) + FEW) * (_lengths(slopes / np.sqrt(family.weights)) + TINY) * self.spread[sets]
+        summed = (
+            (sum_error(n_rows) + FEW) * (_lengths(slopes * (1.0 / np.sqrt(family.weights))) + TINY) * self.spread[sets]
+        )
         off = errors * family.problem.loss.smoothness * self.norm_sums[sets]
         return (summed + off) * (1.0 + gamma(n_rows + 16))
 
@@ -203,13 +306,15 @@ class SubsetRows:
                     pairs = Pairs(self, sets[part], rows[part], here)
                     too_far, nu = pairs.went_too_far, np.full(pairs.sets.size, np.inf)
                     left = useful = np.ones(pairs.sets.size, dtype=bool)
-                    if step:
-                        # One step is what the closed form was too wide for.
+                    if step or self._missed is not None:
+                        # Otherwise one step is what the closed form was too wide for.
                         nu = pairs.certify(width[part], signs)
+                        self._kept.append((pairs.sets, pairs.rows, pairs.models))
                         left = self.is_open(pairs.sets, pairs.rows, width[part], signs)
                         useful = left & (too_far | (nu < SLOW_CONTRACTION * best[part])) & (step + 1 < SHARED_STEPS)
                     going[part], best[part] = useful, np.fmin(nu, best[part])
-                    stepped.append(tuple(known[useful] for known in pairs.step(too_far)))
+                    if useful.any():
+                        stepped.append(tuple(known[useful] for known in pairs.step(too_far)))
                     alone = left & ~useful
                     slow.append((pairs.sets[alone], pairs.rows[alone], pairs.starts(nu)[alone], width[part][alone]))
                 if not going.any():
@@ -254,6 +359,7 @@ class SubsetRows:
                 models[here] = step.moved
                 here, best, places = here[going], np.minimum(nu, best)[going], places[going]
                 A, weights, queries = A[going], weights[going], queries[going]
+        self._kept.append((sets, rows, models))
 
 
 @final
@@ -272,22 +378,12 @@ class Pairs:
             squares = np.square(self.images).sum(axis=1)
             slopes = -np.square(multipliers) * (1.0 - family.leverages[sets, rows]) * squares
             first = self.images * multipliers[:, None]
-            steps = family.models[sets], first, first, slopes
+            steps = family.begin(sets, rows), first, first, slopes
         self.begin, self.moves, self.newton, self.slopes = steps
         moves = self._multiply(self.moves, True)
         self.models = self.begin + np.where(np.isfinite(moves), moves, 0.0)
-        self._evaluate()
-
-    def _evaluate(self) -> None:
-        """Scores, slopes and gradients, the last also in the coordinates of the metrics."""
-        family, sets, X = self.family, self.sets, self.family.X
-        places = family.places[sets]
-        whole = np.zeros((sets.size, len(X)))
-        np.put_along_axis(whole, places, self.models, axis=1)
-        self.scores = whole @ X
-        self.row_slopes = family.family.weights * family.family.problem.loss.gradient(family.family.y, self.scores)
-        self.row_slopes[np.arange(sets.size), self.rows] = 0.0
-        gradients = np.take_along_axis(self.row_slopes @ X.T, places, axis=1) + family.strengths[places] * self.models
+        # The gradient in the coordinates of the metric.
+        self.scores, self.row_slopes, gradients = family.evaluate(sets, self.models, rows)
         self.forms = self._multiply(gradients, False)
 
     @property
@@ -298,16 +394,10 @@ class Pairs:
     def _multiply(self, vectors: Array, transposed: bool) -> Array:
         """Vectors times the inverse factors of their sets."""
         found = np.empty_like(vectors)
-        for here in self._parts():
+        for here in _parts(self.sets):
             inverse = self.family.inverse[self.sets[here.start]]
             found[here] = vectors[here] @ (inverse.T if transposed else inverse)
         return found
-
-    def _parts(self) -> Iterator[slice]:
-        """The pairs of each set."""
-        ends = np.append(np.flatnonzero(np.diff(self.sets)) + 1, self.sets.size)
-        for start, stop in zip(np.append(0, ends[:-1]), ends, strict=True):
-            yield slice(int(start), int(stop))
 
     def certify(self, width: Array, signs: bool) -> Array:
         """Take in bounds of the rows' scores; at least the norms of the gradients."""
@@ -316,7 +406,9 @@ class Pairs:
         errors = family.score_errors(self.models)
         rounding = family.rounding(sets, slopes, errors) + FEW * _lengths(np.sqrt(strengths) * self.models)
         nu = (_lengths(self.forms) * family.grown[sets] + TINY) / family.root[sets] + rounding
-        away = np.abs(scores - family.origin[sets])
+        away = np.empty_like(scores)
+        for here in _parts(sets):
+            np.abs(np.subtract(scores[here], family.origin[sets[here.start]], out=away[here]), out=away[here])
         away[each, rows] = 0.0
         # What each score may be off by, here and where the curvatures of the metric were taken.
         off, moved = (errors * family.lengths.max() + family.old_errors[sets]) * (1.0 + FEW), away.max(axis=1)
@@ -329,9 +421,13 @@ class Pairs:
         take(each, self._radii(each, nu, [(moved + off, 0.0)]))
         far = each[(family.constant * moved > FOLLOWED_MOVES[0]) & family.is_open(sets, rows, width, signs)]
         if far.size:
-            # The row itself does not count twice.
-            shares, further = family.shares[sets[far]], away[far]
-            ways = [(most + off[far], np.einsum("pn,pn->p", shares, further > most)) for most in FOLLOWED_MOVES]
+            further, lost = away[far], np.empty((len(FOLLOWED_MOVES), far.size))
+            for here in _parts(sets[far]):
+                shares = family.shares[sets[far[here.start]]]
+                for k, most in enumerate(FOLLOWED_MOVES):
+                    # The row itself, which has not moved here, does not count twice.
+                    lost[k, here] = (further[here] > most) @ shares
+            ways = [(most + off[far], share) for most, share in zip(FOLLOWED_MOVES, lost, strict=True)]
             take(far, self._radii(far, nu[far], ways))
         return nu
 
@@ -368,6 +464,13 @@ class Pairs:
             np.where(too_far[:, None], back, newton),
             np.where(too_far, share * self.slopes, (forms * moves).sum(axis=1)),
         )
+
+
+def _parts(sets: Places) -> Iterator[slice]:
+    """The pairs of each set, which stand together."""
+    ends = np.append(np.flatnonzero(np.diff(sets)) + 1, sets.size)
+    for start, stop in zip(np.append(0, ends[:-1]), ends, strict=True):
+        yield slice(int(start), int(stop))
 
 
 def _widen(centers: Array, half: Array) -> Bounds:
