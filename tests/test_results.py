@@ -1,5 +1,6 @@
 """Every result shows itself in the same ways, and an attribute of one name means one thing in all of them."""
 
+import pickle
 import sys
 
 import matplotlib as mpl
@@ -100,6 +101,23 @@ def test_text_is_short_and_starts_with_the_name(case):
     assert title.startswith(f"{type(result).__name__}(")
     assert 1 <= len(lines) <= 20 and all(line.startswith("  ") for line in lines)
     assert "array(" not in repr(result)
+
+
+def test_every_result_can_be_pickled(case):
+    _, result, queries = case
+    found = pickle.loads(pickle.dumps(result))
+    assert repr(found).splitlines()[:2] == repr(result).splitlines()[:2]
+    if queries:
+        for mine, theirs in zip(found.score_bounds(*queries), result.score_bounds(*queries), strict=True):
+            assert np.array_equal(mine, theirs)
+
+
+def test_a_solution_can_be_pickled_once_its_gap_is_known():
+    solution = glru.solve(PROBLEM)
+    assert solution.gap == pickle.loads(pickle.dumps(solution)).gap
+    found = pickle.loads(pickle.dumps(glru.after(solution, LEFT, candidate="carry", bound="primal")))
+    expected = glru.after(solution, LEFT, candidate="carry", bound="primal").score_bounds(X2)
+    assert all(np.array_equal(*ends) for ends in zip(found.score_bounds(X2), expected, strict=True))
 
 
 def test_a_notebook_shows_the_same_lines(case):

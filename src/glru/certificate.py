@@ -20,7 +20,7 @@ most ``e`` in every score costs ``|p - q|_1 e + e^2``. Probabilities that are mu
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, final
 
 import numpy as np
@@ -128,6 +128,15 @@ class Certificate:
     def correlation_range(self) -> tuple[Array, Array]:
         """The range of ``X_j^T (s o a)`` over the domain of the loss conjugate (Remark 2)."""
         return self.make_range()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Functions made in a call cannot be pickled: what they make is.
+        made = {name: partial(_give, make()) for name, make in vars(self).items() if name.startswith("make_")}
+        return {**vars(self), **made}
+
+
+def _give(value: Any) -> Any:
+    return value
 
 
 def certify(

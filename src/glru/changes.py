@@ -48,6 +48,12 @@ class Change(ABC):
     True
     """
 
+    def __post_init__(self) -> None:
+        # A change is a value, and answers are lazy: neither follows what becomes of the caller's arrays and lists.
+        for name, value in vars(self).items():
+            if hasattr(value, "copy"):
+                object.__setattr__(self, name, value.copy())
+
     @abstractmethod
     def check(self, layout: Layout) -> Layout:
         """The layout after the change; an error where the change does not fit."""
@@ -94,6 +100,7 @@ class NewData(Change):
     names: tuple[str, ...] | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         matrix, names = _inputs.as_matrix(self.X)
         object.__setattr__(self, "matrix", matrix)
         object.__setattr__(self, "names", names)
@@ -389,16 +396,15 @@ class EditValues(Change):
             values = np.asarray(self.values, dtype=np.float64)
         except (TypeError, ValueError):
             raise ValueError(f"values must be numeric; got {self.values!r}.") from None
-        try:
-            values = np.array(np.broadcast_to(values, (rows.size, columns.size)))
-        except ValueError:
+        shape = rows.size, columns.size
+        # A line of values for one row is no question; for several, pairs of rows and columns may be meant.
+        if values.ndim and values.shape not in (shape, shape[rows.size == 1 :]):
             raise ValueError(
-                f"values must have one entry per named row and column, shape ({rows.size}, {columns.size}); "
-                f"got shape {values.shape}."
-            ) from None
+                f"values must have one entry per named row and column, shape {shape}; got shape {values.shape}."
+            )
         if not np.all(np.isfinite(values)):
             raise ValueError("values must be finite; got NaN or infinity.")
-        return rows, columns, values
+        return rows, columns, np.array(np.broadcast_to(values, shape))
 
     def edited_rows(self, problem: Problem) -> tuple[NDArray[np.intp], Matrix]:
         """The named rows as they are after the change."""

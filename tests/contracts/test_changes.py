@@ -64,6 +64,7 @@ EXPECTED = {
         WEIGHT,
     ),
     "edit-scalar": (glru.EditValues([1, 2], [0, 2], 7), edited(X, [1, 2], [0, 2], 7.0), SIGNS, WEIGHT),
+    "edit-line": (glru.EditValues([1], [0, 2], [7, 8]), edited(X, [1], [0, 2], [[7.0, 8.0]]), SIGNS, WEIGHT),
     "relabel": (glru.Relabel([0, 3], [1, 0]), X, put(SIGNS, [0, 3], [1, -1]), WEIGHT),
     "reweight": (glru.Reweight([5, 1], [2.0, 0.0]), X, SIGNS, put(WEIGHT, [5, 1], [2.0, 0.0])),
     "repenalise": (glru.Repenalise(glru.L2(0.5)), X, SIGNS, WEIGHT),
@@ -254,6 +255,7 @@ REFUSED = {
     "edit-row": (glru.EditValues([6], [0], 1.0), "rows must be positions from 0 to 5; got 6"),
     "edit-column": (glru.EditValues([0], [3], 1.0), "columns must be positions from 0 to 2; got 3"),
     "edit-shape": (glru.EditValues([0, 1], [0], [[1.0, 2.0]]), r"shape \(2, 1\); got shape \(1, 2\)"),
+    "edit-pairs": (glru.EditValues([0, 1], [0, 1], [1.0, 2.0]), r"shape \(2, 2\); got shape \(2,\)"),
     "edit-nan": (glru.EditValues([0], [0], np.nan), "values must be finite; got NaN or infinity"),
     "edit-inf": (glru.EditValues([0], [0, 1], [[1.0, np.inf]]), "values must be finite; got NaN or infinity"),
     "relabel-row": (glru.Relabel([9], [1]), "rows must be positions from 0 to 5; got 9"),
@@ -284,6 +286,37 @@ def test_what_does_not_fit_is_refused(case):
     np.testing.assert_array_equal(problem.y, SIGNS)
     np.testing.assert_array_equal(problem.sample_weight, WEIGHT)
     assert problem.column_names == ("a", "b", "c")
+
+
+GIVEN = {
+    "remove-rows": (glru.RemoveRows, [np.array([1, 2])]),
+    "list": (glru.RemoveRows, [[1, 2]]),
+    "add-rows": (glru.AddRows, [ROWS, np.array([1, 0]), np.array([1.0, 2.0])]),
+    "add-sparse-rows": (glru.AddRows, [sp.csr_array(ROWS), np.array([1, 0])]),
+    "add-columns": (glru.AddColumns, [COLUMNS]),
+    "relabel": (glru.Relabel, [np.array([1, 2]), np.array([1, 0])]),
+    "reweight": (glru.Reweight, [np.array([1, 2]), np.array([0.0, 2.0])]),
+    "edit": (glru.EditValues, [np.array([1, 2]), np.array([0, 1]), np.array([[1.0, 2.0], [3.0, 4.0]])]),
+    "remove-columns": (glru.RemoveColumns, [np.array([0])]),
+}
+
+
+@each(GIVEN, "case")
+def test_a_change_does_not_follow_what_it_was_made_of(case):
+    """Answers are lazy: an array that is filled again for the next change must not change the question."""
+    kind, parts = case
+    given = [part.copy() for part in parts]
+    change = kind(*given)
+    for part in given:
+        if isinstance(part, list):
+            part.reverse()
+            part[0] = 0
+        else:
+            part[:1] = 3.0 * part[:1] + 1.0 if isinstance(part, np.ndarray) else 3.0 * part[:1]
+    found, expected = (one.apply(glru.Problem(X, Y, sample_weight=WEIGHT)) for one in (change, kind(*parts)))
+    np.testing.assert_array_equal(found.X, expected.X)
+    np.testing.assert_array_equal(found.y, expected.y)
+    np.testing.assert_array_equal(found.sample_weight, expected.sample_weight)
 
 
 def test_names_need_a_frame():

@@ -289,13 +289,7 @@ def _slope_along(problem: Problem, scores: Array, forward: Array, coef: Array, m
 
 
 def _choose_best_state(
-    problem: Problem,
-    n_iter: int,
-    value: float,
-    coef: Array,
-    intercept: float,
-    scores: Array,
-    duals: list[Array | None],
+    problem: Problem, n_iter: int, value: float, coef: Array, intercept: float, scores: Array, duals: list[Array | None]
 ) -> State:
     """The state with the best of some dual points, each made feasible first."""
     gap, chosen = np.inf, duals[0]

@@ -14,12 +14,7 @@ from glru.linalg import FEW, Array, gamma, to_host
 from glru.metric.rows import RowSide
 from glru.problem import Problem
 from glru.solution import Solution
-from glru.updates.carried_rows import (
-    removal_factors,
-    shared_norms,
-    shared_part,
-    weight_error,
-)
+from glru.updates.carried_rows import removal_factors, shared_norms, shared_part, weight_error
 from glru.updates.row_models import RowModels, Rows
 
 FindRadii = Callable[[Array, Array], Array]

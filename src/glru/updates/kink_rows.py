@@ -111,14 +111,7 @@ def penalty_sums(
 
 
 def removal_gaps(
-    problem: Problem,
-    weights: Array,
-    rows: Rows,
-    scores: Any,
-    errors: Any,
-    dual: Any,
-    penalty: Array,
-    moves: Any = None,
+    problem: Problem, weights: Array, rows: Rows, scores: Any, errors: Any, dual: Any, penalty: Array, moves: Any = None
 ) -> Array:
     """At least the gaps of candidates without one row each, from their scores and dual variables (one column each).
 

@@ -30,14 +30,7 @@ from glru.solution import Solution
 from glru.sums import assemble_gradient
 from glru.updates.batch import SLOW, Certified, Decided, tighten
 from glru.updates.gradients import Descent, Gradients, compute_model_scores, find_lengths
-from glru.updates.local_rows import (
-    CHORD_STEPS,
-    LocalRows,
-    Removals,
-    has_local_rows,
-    has_piece_rows,
-    newton_remainders,
-)
+from glru.updates.local_rows import CHORD_STEPS, LocalRows, Removals, has_local_rows, has_piece_rows, newton_remainders
 from glru.updates.moments import ThirdDerivatives
 from glru.updates.refits import Refits
 from glru.updates.row_models import Errors, Rows, has_wide_rows
