@@ -1,15 +1,14 @@
 """Convert user input (arrays, frames, sparse matrices) to float64 data, or raise a clear error."""
 
 import datetime
-from collections.abc import Sequence
-from numbers import Integral
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru import linalg
+from glru._results import list_some
 from glru.linalg import Array, Matrix, is_foreign, namespace, to_host
 
 TEMPORAL = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
@@ -20,9 +19,6 @@ DATES = (
     "leave them out."
 )
 """Advice for such columns: converted to float64 they would become nanoseconds or days since 1970."""
-
-MAX_NAMED = 5
-"""At most this many columns are named in a message."""
 
 
 def as_matrix(X: Any, name: str = "X") -> tuple[Matrix, tuple[str, ...] | None]:
@@ -124,11 +120,6 @@ def as_labels(values: Any, length: int, several: bool) -> tuple[NDArray[Any], ND
     return (np.searchsorted(classes, raw) if several else np.where(raw == classes[1], 1.0, -1.0)), classes
 
 
-def is_whole(value: Any) -> TypeGuard[int]:
-    """Whether a value is a whole number; True and False are not."""
-    return isinstance(value, Integral) and not isinstance(value, bool | np.bool_)
-
-
 def find_classes(raw: NDArray[Any], first_row: int = 0) -> NDArray[Any]:
     """The different labels, sorted; ``first_row``: the number of the first one, for messages."""
     missing = _find_nonfinite(raw)
@@ -152,9 +143,8 @@ def require_classes(classes: NDArray[Any], several: bool) -> None:
             "Two classes are a problem of one score: use glru.Logistic()."
         )
     if not several and classes.size != 2:
-        shown = ", ".join(str(c) for c in classes[:5]) + (", ..." if classes.size > 5 else "")
         raise ValueError(
-            f"y must have exactly two classes for a classification loss; got {classes.size} ({{{shown}}}). "
+            f"y must have exactly two classes for a classification loss; got {classes.size} ({list_some(classes)}). "
             "Use glru.Multinomial() for more classes, a regression loss such as glru.Squared() for numbers."
         )
 
@@ -246,7 +236,7 @@ def refuse_dates(X: Any, name: str) -> None:
             if getattr(kind, "kind", "") in ("M", "m") or (hasattr(kind, "is_temporal") and kind.is_temporal())
         ]
         if found:
-            raise ValueError(f"{name} must be numeric; dates or times are in {_list_columns(found)}. {DATES}")
+            raise ValueError(f"{name} must be numeric; dates or times are in {list_some(found)}. {DATES}")
     elif isinstance(X, np.ndarray) and X.dtype.kind in "Mm":
         where = " in all columns" if X.ndim == 2 else ""
         raise ValueError(f"{name} must be numeric; got {X.dtype}{where}. {DATES}")
@@ -265,17 +255,12 @@ def _convert_objects(raw: NDArray[Any], name: str, names: tuple[str, ...] | None
         except (TypeError, ValueError):
             text.append(title)
     if temporal:
-        raise ValueError(f"{name} must be numeric; dates or times are in {_list_columns(temporal)}. {DATES}")
+        raise ValueError(f"{name} must be numeric; dates or times are in {list_some(temporal)}. {DATES}")
     if text:
         raise ValueError(
-            f"{name} must be numeric; got dtype {raw.dtype}. Not numeric: {_list_columns(text)}. Encode such columns first."
+            f"{name} must be numeric; got dtype {raw.dtype}. Not numeric: {list_some(text)}. Encode such columns first."
         )
     return matrix
-
-
-def _list_columns(columns: Sequence[str]) -> str:
-    more = f" and {len(columns) - MAX_NAMED} more" if len(columns) > MAX_NAMED else ""
-    return ", ".join(columns[:MAX_NAMED]) + more
 
 
 def _convert_dense(X: Any, name: str, names: tuple[str, ...] | None) -> Array:

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from functools import wraps
 from inspect import signature
 from numbers import Integral, Real
-from typing import Any, TypeVar, final
+from typing import Any, Literal, TypeGuard, TypeVar, final, get_args
 
 
 class OutOfTime(Exception):
@@ -52,6 +52,19 @@ class Budget:
 UNLIMITED = Budget(None)
 """No limit."""
 
+
+# The words of options, for signatures, for the command line and for the rules below.
+LOOCVMethod = Literal["certified", "glru", "naive", "approx", "approx-glru"]
+SearchMethod = Literal["certified", "glru", "naive"]
+PredictMethod = Literal["predict", "decision_function", "predict_proba", "predict_log_proba"]
+BoundName = Literal["auto", "primal", "dual", "local"]
+CandidateName = Literal["auto", "carry", "newton"]
+Direction = Literal["backward", "forward", "both"]
+CriterionName = Literal["error", "log_loss", "squared_error", "deviance", "aic", "bic"]
+HeldOutCriterion = Literal["error", "log_loss", "squared_error", "deviance"]
+Scoring = Literal["accuracy", "neg_log_loss", "neg_mean_squared_error", "r2"]
+Center = Literal["estimate", "mean"]
+Solver = Literal["auto", "newton", "newton-cg", "prox-newton", "dual-cd", "interior-point", "proximal-point"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -99,7 +112,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
 
 
-def _is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> TypeGuard[int]:
+    """Whether a value is a whole number; True and False are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
@@ -108,21 +122,23 @@ def _above(remedy: str, unit: str = "") -> Rule:
 
 
 def _count(least: int, remedy: str, unit: str = "") -> Rule:
-    return Rule(lambda value: _is_whole(value) and value >= least, f"a whole number{unit} of at least {least}", remedy)
+    return Rule(lambda value: is_whole(value) and value >= least, f"a whole number{unit} of at least {least}", remedy)
 
 
-def _one_of(*names: str | None, remedy: str = "Leave it out for the default.") -> Rule:
+def _one_of(words: Any, *more: str | None) -> Rule:
+    """The rule of an option that is one of the words of a ``Literal`` or one of ``more``."""
+    names = (*get_args(words), *more)
     listed = [repr(name) for name in names]
     return Rule(
         lambda value: value in names if value is None or isinstance(value, str) else False,
         f"{', '.join(listed[:-1])} or {listed[-1]}",
-        remedy,
+        "Leave it out for the default.",
         names,
     )
 
 
 def _is_splits(value: Any) -> bool:
-    if _is_whole(value):
+    if is_whole(value):
         return bool(value >= 2)
     return not isinstance(value, str | bytes | type) and (
         hasattr(value, "split") or (isinstance(value, Iterable) and not isinstance(value, Mapping))
@@ -145,7 +161,6 @@ SWITCH = Rule(
 PATH = Rule(lambda value: isinstance(value, str | os.PathLike), "a path", "Leave it out to write no file.").allow(
     None, ", or None"
 )
-CRITERIA = ("error", "log_loss", "squared_error", "deviance", "aic", "bic")
 LIMIT = _count(0, "Leave it out for no limit.").allow(None, ", or None for no limit")
 COLUMNS = Rule(lambda value: hasattr(value, "__len__"), "a list of columns", "Use [0, 3] for the first and the fourth.")
 SPLITS = Rule(
@@ -162,10 +177,8 @@ RULES: dict[str, Rule] = {
         None, ", or None"
     ),
     "width": WIDTH.allow(None, ", or None"),
-    "loocv.width": WIDTH.allow("labels", ", 'labels'").allow(None, " or None"),
-    "cross_val_predict.width": WIDTH.allow("labels", ", 'labels'").allow(None, " or None"),
-    "influence.width": _above("Use 1e-3, the default."),
-    "jackknife.width": _above("Use 1e-3, the default."),
+    **dict.fromkeys(("loocv.width", "cross_val_predict.width"), WIDTH.allow("labels", ", 'labels'").allow(None, " or None")),
+    **dict.fromkeys(("influence.width", "jackknife.width"), _above("Use 1e-3, the default.")),
     "max_seconds": SECONDS,
     "max_memory": BYTES,
     "max_trainings": LIMIT,
@@ -175,31 +188,30 @@ RULES: dict[str, Rule] = {
     "max_features": _count(1, "Leave it out for no limit.").allow(None, ", or None for no limit"),
     "min_features_to_select": _count(1, "Use 1, the default."),
     "CertifiedRFECV.step": Rule(
-        lambda value: (_is_whole(value) and value >= 1) or (isinstance(value, float) and 0.0 < value < 1.0),
+        lambda value: (is_whole(value) and value >= 1) or (isinstance(value, float) and 0.0 < value < 1.0),
         "a whole number of at least 1, or a share between 0 and 1",
         "Use 1, the default.",
     ),
-    "method": _one_of("certified", "glru", "naive"),
-    "loocv.method": _one_of("certified", "glru", "naive", "approx", "approx-glru"),
-    "cross_val_predict.method": _one_of("predict", "decision_function", "predict_proba", "predict_log_proba"),
-    "bound": _one_of("auto", "primal", "dual", "local"),
-    "candidate": _one_of("auto", "carry", "newton"),
-    "direction": _one_of("backward", "forward", "both"),
-    "criterion": _one_of(*CRITERIA, None),
-    "loocv_path.criterion": _one_of("error", "log_loss", "squared_error", "deviance", None),
-    "StepwiseSelector.criterion": _one_of(*CRITERIA, "auto"),
-    "GLRUClassifierCV.criterion": _one_of("error", "log_loss"),
-    "GLRURegressorCV.criterion": _one_of("squared_error", "absolute_error"),
-    "StepwiseSelector.scoring": _one_of("accuracy", "neg_log_loss", "neg_mean_squared_error", "r2", None),
-    "CertifiedRFECV.scoring": _one_of("accuracy", "neg_log_loss", "neg_mean_squared_error", "r2", None),
-    "importance_getter": _one_of("auto", "coef_"),
-    "center": _one_of("estimate", "mean", None),
-    "solver": _one_of("auto", "newton", "newton-cg", "prox-newton", "dual-cd", "interior-point", "proximal-point"),
+    "method": _one_of(SearchMethod),
+    "loocv.method": _one_of(LOOCVMethod),
+    "cross_val_predict.method": _one_of(PredictMethod),
+    "bound": _one_of(BoundName),
+    "candidate": _one_of(CandidateName),
+    "direction": _one_of(Direction),
+    "criterion": _one_of(CriterionName, None),
+    "loocv_path.criterion": _one_of(HeldOutCriterion, None),
+    "StepwiseSelector.criterion": _one_of(CriterionName, "auto"),
+    "GLRUClassifierCV.criterion": _one_of(Literal["error", "log_loss"]),
+    "GLRURegressorCV.criterion": _one_of(Literal["squared_error", "absolute_error"]),
+    **dict.fromkeys(("StepwiseSelector.scoring", "CertifiedRFECV.scoring"), _one_of(Scoring, None)),
+    "importance_getter": _one_of(Literal["auto", "coef_"]),
+    "center": _one_of(Center, None),
+    "solver": _one_of(Solver),
     "cv": SPLITS.allow(None, ", or None"),
-    "n_jobs": Rule(lambda value: _is_whole(value) and value != 0, "a whole number other than 0", "Use -1 for all cores.").allow(
+    "n_jobs": Rule(lambda value: is_whole(value) and value != 0, "a whole number other than 0", "Use -1 for all cores.").allow(
         None, ", or None"
     ),
-    "verbose": Rule(lambda value: isinstance(value, bool) or (_is_whole(value) and value >= 0), "a whole number of at least 0", "Use 1 to see progress."),
+    "verbose": Rule(lambda value: isinstance(value, bool) or (is_whole(value) and value >= 0), "a whole number of at least 0", "Use 1 to see progress."),
     "progress": Rule(lambda value: isinstance(value, bool) or callable(value), "True, False or a callable", "Use progress=True."),
     "verify.progress": Rule(callable, "a callable", "Leave it out for no reports.").allow(None, ", or None"),
     "params": Rule(lambda value: isinstance(value, Mapping), "a dict of names and values", "Use params={'sample_weight': weights}.").allow(None, ", or None"),

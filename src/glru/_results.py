@@ -1,6 +1,7 @@
 """How results are displayed: a few lines in a terminal, a table in a notebook, a data frame."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
@@ -69,6 +70,18 @@ def show_interval(low: float, high: float) -> str:
     if high - low <= 10.0**-DIGITS * min(abs(low), abs(high)):
         return f"{0.5 * (low + high):.{DIGITS}g}"
     return f"{low:.{DIGITS}g} to {high:.{DIGITS}g}"
+
+
+def format_count(number: int, what: str) -> str:
+    """``1 row``, ``2 rows``, ``1,234 rows``."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def list_some(values: Iterable[Any], show: Callable[[Any], str] = str, most: int = 5) -> str:
+    """The first few values, and how many more there are."""
+    values = [*values]
+    more = f" and {len(values) - most} more" if len(values) > most else ""
+    return ", ".join(map(show, values[:most])) + more
 
 
 def show_count(low: int, high: int) -> str:

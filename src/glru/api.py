@@ -10,25 +10,31 @@ from typing import Any, Literal, overload
 
 from numpy.typing import NDArray
 
-from glru._options import check_call
+from glru._options import (
+    BoundName,
+    CandidateName,
+    Center,
+    CriterionName,
+    Direction,
+    LOOCVMethod,
+    PredictMethod,
+    SearchMethod,
+    check_call,
+)
 from glru.after import After, Origin
 from glru.cascade import Report
-from glru.changed import BoundName, CandidateName, change_model
+from glru.changed import change_model
 from glru.changes import Change
 from glru.deletion import Influence, Jackknife, compute_influence, compute_jackknife
-from glru.deletion.jackknife import Center
 from glru.linalg import Array, use_threads
 from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.cross_validation import CrossValResult, held_out_folds
-from glru.model_selection.loocv import AIM, Bound, Width, leave_one_out, widths_of
-from glru.model_selection.loocv import Method as LOOCVMethod
+from glru.model_selection.loocv import AIM, Width, leave_one_out, widths_of
 from glru.model_selection.result import LOOCVResult
 from glru.problem import Problem
 from glru.selection import FeatureImportance, Settings, StepwiseResult, measure_importance, search
-from glru.selection.search import CriterionName, Direction
-from glru.selection.search import Method as SearchMethod
 from glru.sklearn.adapt import adapt
-from glru.sklearn.drop_ins import ErrorScore, Method, Validation, loocv_adapted, predict_splits, validate_splits
+from glru.sklearn.drop_ins import ErrorScore, Validation, loocv_adapted, predict_splits, validate_splits
 from glru.sklearn.preprocessing import name_weight, split_params
 from glru.sklearn.questions import ModelCertificate, certify_estimator, change_models, measure_features, select_features
 from glru.solution import Solution
@@ -51,7 +57,7 @@ def loocv(
     sample_weight: Any = None,
     *,
     method: LOOCVMethod = "certified",
-    bound: Bound = "auto",
+    bound: BoundName = "auto",
     width: Width = None,
     tol: float = 1e-6,
     max_seconds: float | None = None,
@@ -186,7 +192,7 @@ def cross_val_predict(
     n_jobs: int | None = ...,
     verbose: int = ...,
     params: dict[str, Any] | None = ...,
-    method: Method = ...,
+    method: PredictMethod = ...,
     sample_weight: Any = ...,
     width: float | None = ...,
     tol: float = ...,
@@ -206,7 +212,7 @@ def cross_val_predict(
     n_jobs: int | None = ...,
     verbose: int = ...,
     params: dict[str, Any] | None = ...,
-    method: Method = ...,
+    method: PredictMethod = ...,
     sample_weight: Any = ...,
     width: Width = ...,
     tol: float = ...,
@@ -226,7 +232,7 @@ def cross_val_predict(
     n_jobs: int | None = None,
     verbose: int = 0,
     params: dict[str, Any] | None = None,
-    method: Method = "predict",
+    method: PredictMethod = "predict",
     sample_weight: Any = None,
     width: Width = None,
     tol: float = 1e-6,

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import Any, Literal, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._options import Budget
+from glru._options import BoundName, Budget, CandidateName
 from glru.bounds import ScoreBounds, convert_queries, intersect, is_decided
 from glru.certificate import Certificate, ball_radius, certify
 from glru.changes import AddRows, Change, Composite, RemoveRows, locate_rows, read_layout
@@ -37,9 +37,6 @@ from glru.solvers.newton import Until
 from glru.updates import carry, carry_point, find_best_candidate
 from glru.updates.local_rows import require_local
 from glru.updates.row_models import MAX_STEPS, RowEllipsoid, RowModels
-
-CandidateName = Literal["carry", "newton", "auto"]
-BoundName = Literal["primal", "dual", "local", "auto"]
 
 PRODUCT_TOL = 1e-13
 """Relative gap of a training by products: the radius of its certificate goes with the root."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from glru import _inputs
 from glru._options import suggest_options
+from glru._results import list_some
 from glru.linalg import Array, Matrix, as_matrix
 from glru.losses import Loss, WithOffset, join_targets
 from glru.penalties import Penalty
@@ -160,8 +161,9 @@ def locate_columns(columns: Any, layout: Layout) -> NDArray[np.intp]:
     places = {name: place for place, name in enumerate(layout.column_names)}
     unknown = [item for item in items if item not in places]
     if unknown:
-        known = ", ".join(layout.column_names[:10]) + (", ..." if len(places) > 10 else "")
-        raise ValueError(f"columns must be among those of the problem ({known}); got {', '.join(map(repr, unknown))}.")
+        raise ValueError(
+            f"columns must be among those of the problem ({list_some(places, most=10)}); got {', '.join(map(repr, unknown))}."
+        )
     if len(set(items)) != len(items):
         raise ValueError(f"columns must be named once each; got {items!r}.")
     require_unique(items, layout.column_names)

@@ -13,7 +13,8 @@ import typer
 from sklearn.base import clone
 
 import glru
-from glru._options import Budget, OutOfTime
+from glru._options import Budget, Direction, OutOfTime, SearchMethod
+from glru._results import format_count, list_some
 from glru.bounds import ScoreBounds
 from glru.cli import inputs, output
 from glru.cli.loocv import FitOnce, describe, describe_once, describe_preparation
@@ -31,7 +32,7 @@ from glru.display.paths import STEP_CRITERIA, name_step
 from glru.linalg import Array
 from glru.model_selection.loocv import validate_strengths
 from glru.report import list_path_sections, list_stepwise_sections
-from glru.report.frame import format_count, format_interval
+from glru.report.frame import format_interval
 from glru.report.quality import constant_value, sampling_interval
 from glru.sklearn.adapt import adapt_again
 from glru.updates.refits import Refits
@@ -48,11 +49,9 @@ def select(
     loss: LossOptions,
     strength: StrengthOptions,
     out: OutputOptions,
-    direction: Annotated[
-        Literal["backward", "forward", "both"], typer.Option(help="Whether features are removed, added, or both.")
-    ] = "backward",
+    direction: Annotated[Direction, typer.Option(help="Whether features are removed, added, or both.")] = "backward",
     method: Annotated[
-        Literal["certified", "glru", "naive"],
+        SearchMethod,
         typer.Option(help="certified: Newton candidates; glru: the paper's; naive: every candidate is trained."),
     ] = "certified",
     criterion: Annotated[
@@ -287,8 +286,7 @@ def _describe_path(job: inputs.Job, result: glru.results.StepwiseResult) -> list
         lines.append(("...", f"{more}, {unproven} of them not proven" if unproven else more))
     levels = Counter(job.prepared.origins[column] for column in result.selected)
     chosen = [name if count == 1 else f"{name} ({count} levels)" for name, count in levels.items()]
-    more = f" and {len(chosen) - PRINTED_NAMES} more" if len(chosen) > PRINTED_NAMES else ""
-    lines.append(("selected", f"{format_count(len(chosen), 'feature')}: {', '.join(chosen[:PRINTED_NAMES])}{more}"))
+    lines.append(("selected", f"{format_count(len(chosen), 'feature')}: {list_some(chosen, most=PRINTED_NAMES)}"))
     return lines
 
 

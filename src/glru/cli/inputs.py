@@ -17,6 +17,7 @@ import typer
 import glru
 from glru import datasets
 from glru._options import Budget
+from glru._results import list_some
 from glru.cli.options import DataOptions, LossOptions, StrengthOptions
 from glru.datasets import Contents, Prepared
 from glru.datasets.check import Check, describe_features
@@ -45,9 +46,8 @@ def list_findings(check: Check) -> list[tuple[str, str]]:
     """What inspecting the table found, as lines of a heading and a text."""
     if not check.left_out:
         return check.notes
-    shown = [f"{name!r} ({reason})" for name, reason in list(check.left_out.items())[:6]]
-    more = f" and {len(check.left_out) - 6} more" if len(check.left_out) > 6 else ""
-    return [("left out", f"{', '.join(shown)}{more}; --keep COLUMN uses one anyway"), *check.notes]
+    shown = list_some(check.left_out, lambda name: f"{name!r} ({check.left_out[name]})", 6)
+    return [("left out", f"{shown}; --keep COLUMN uses one anyway"), *check.notes]
 
 
 @dataclass(frozen=True)

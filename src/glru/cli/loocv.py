@@ -3,13 +3,14 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 import glru
-from glru._options import Budget
+from glru._options import BoundName, Budget, LOOCVMethod
+from glru._results import format_count
 from glru.bounds import ScoreBounds, predicted
 from glru.cli import inputs, output
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
@@ -17,7 +18,7 @@ from glru.cli.output import TIME_IS_UP, show_progress
 from glru.model_selection.checkpoint import Checkpoint as Store
 from glru.model_selection.loocv import ensure_trained
 from glru.report import list_loocv_sections
-from glru.report.frame import format_count, format_interval
+from glru.report.frame import format_interval
 from glru.report.loocv import STAGE_NAMES, describe_open
 from glru.report.quality import (
     auc_caveat,
@@ -65,15 +66,13 @@ def loocv(
     strength: StrengthOptions,
     out: OutputOptions,
     method: Annotated[
-        Literal["certified", "glru", "naive", "approx", "approx-glru"],
+        LOOCVMethod,
         typer.Option(
             help="certified: bounds, and training where they do not decide; glru: the paper's algorithm; naive: retrain for "
             "every row; approx: one Newton step per row, unproven."
         ),
     ] = "certified",
-    bound: Annotated[
-        Literal["auto", "primal", "dual", "local"], typer.Option(help="Which bounds may decide.")
-    ] = "auto",
+    bound: Annotated[BoundName, typer.Option(help="Which bounds may decide.")] = "auto",
     width: Annotated[
         float | None, typer.Option(help="Refine until every held-out score is known to this width.")
     ] = None,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from glru.datasets.files import Format
+from glru.datasets.preparation import Imputation, Scaling
 from glru.sklearn.objectives import NAMED_LOSSES
 
 if TYPE_CHECKING:
@@ -73,20 +75,20 @@ class DataOptions:
         bool, data_option("--one-hot/--no-one-hot", help="Turn text columns into columns of zeros and ones.")
     ] = True
     impute: Annotated[
-        Literal["mean", "median", "most-frequent"] | None,
+        Imputation | None,
         data_option(
             help="How to fill in missing numbers, by default with the mean; text always gets its most frequent value."
         ),
     ] = None
     normalize: Annotated[
-        Literal["auto", "dense", "sparse", "none"],
+        Literal["auto", Scaling],
         data_option(
             help="dense: columns without variance are removed, the others get mean 0 and variance 1; sparse: the same "
             "without centring; none: nothing is done; auto: sparse for sparse matrices, else dense."
         ),
     ] = "auto"
     format: Annotated[
-        Literal["csv", "tsv", "parquet", "npz", "libsvm"] | None,
+        Format | None,
         data_option(help="Format of the file; by default taken from its suffix."),
     ] = None
     delimiter: Annotated[

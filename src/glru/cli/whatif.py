@@ -4,13 +4,14 @@ import time
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 import glru
-from glru._options import Budget
+from glru._options import BoundName, Budget, CandidateName
+from glru._results import format_count, list_some
 from glru.bounds import ScoreBounds, predicted
 from glru.cli import inputs, output
 from glru.cli.loocv import describe, describe_once, find_pair, make_class_columns
@@ -21,7 +22,7 @@ from glru.linalg import Array, RawMatrix
 from glru.model_selection.checkpoint import Checkpoint as Store
 from glru.model_selection.loocv import ensure_trained
 from glru.report import list_after_sections
-from glru.report.frame import format_count, format_interval, format_move
+from glru.report.frame import format_interval, format_move
 from glru.report.quality import name_metric
 from glru.solvers import train
 
@@ -49,10 +50,8 @@ def whatif(
     query: Annotated[
         Path | None, typer.Option(help="A file with rows to predict; by default the training rows that remain.")
     ] = None,
-    bound: Annotated[Literal["auto", "primal", "dual", "local"], typer.Option(help="Which bounds are used.")] = "auto",
-    candidate: Annotated[
-        Literal["auto", "carry", "newton"], typer.Option(help="carry: the old model, quickest; newton: tighter.")
-    ] = "auto",
+    bound: Annotated[BoundName, typer.Option(help="Which bounds are used.")] = "auto",
+    candidate: Annotated[CandidateName, typer.Option(help="carry: the old model, quickest; newton: tighter.")] = "auto",
     retrain: Annotated[bool, typer.Option("--retrain", help="Retrain as well, and compare.")] = False,
     checkpoint: Checkpoint = None,
     max_seconds: MaxSeconds = None,
@@ -235,9 +234,7 @@ def describe_comparison(compared: dict[str, Any]) -> list[tuple[str, str]]:
     if shown:
         lines.append(("coefficients", f"those that change most: {'; '.join(shown)}"))
     if compared.get("changed"):
-        changed = compared["changed"]
-        more = f" and {len(changed) - MAX_PRINTED} more" if len(changed) > MAX_PRINTED else ""
-        lines.append(("whose label changes", ", ".join(changed[:MAX_PRINTED]) + more))
+        lines.append(("whose label changes", list_some(compared["changed"], most=MAX_PRINTED)))
     return lines
 
 

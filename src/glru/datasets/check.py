@@ -1,7 +1,7 @@
 """Inspect a table before training: columns that are not features, and remarks for the reader."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, final
@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from glru._results import list_some
 from glru.datasets.files import UNNAMED, Contents, is_date, is_mostly_numbers, require_polars
 from glru.linalg import Array
 
@@ -76,11 +77,11 @@ def check_table(contents: Contents, target: str | None, keep: Sequence[str] = ()
             id_column = name
     strange = [name for name in keep if name not in contents.names]
     if strange:
-        raise ValueError(f"columns to keep must be in {contents.path}; got {_list_some(strange)}.")
+        raise ValueError(f"columns to keep must be in {contents.path}; got {list_some(strange, repr)}.")
     text_dates = [name for name in keep if contents.table.schema[name] == pl.String and is_date(contents.table[name])]
     if text_dates:
         raise ValueError(
-            f"{contents.path}: dates must be written as 2024-12-31 to be kept; those in {_list_some(text_dates)} are not, and it is not known "
+            f"{contents.path}: dates must be written as 2024-12-31 to be kept; those in {list_some(text_dates, repr)} are not, and it is not known "
             "whether the day or the month comes first."
         )
     notes = [("read as", "; ".join(contents.notes))] if contents.notes else []
@@ -132,7 +133,7 @@ def describe_features(table: Any, y: Array, classes: Sequence[str] | None) -> li
     if classes is not None:
         places = (y > 0.0).astype(np.intp) if len(classes) == 2 else y.astype(np.intp)
         counts = np.bincount(places, minlength=len(classes))
-        shown = _list_some(
+        shown = list_some(
             range(len(classes)), lambda k: f"{classes[k]} {counts[k]:,} ({100.0 * counts[k] / n_rows:.3g} %)", 12
         )
         notes.append(("classes", shown))
@@ -140,19 +141,19 @@ def describe_features(table: Any, y: Array, classes: Sequence[str] | None) -> li
     missing = {name: count for name, count in zip(known.columns, known.null_count().row(0), strict=True) if count}
     if missing:
         notes.append(
-            ("missing values", _list_some(missing, lambda name: f"{name!r} {100.0 * missing[name] / n_rows:.3g} %"))
+            ("missing values", list_some(missing, lambda name: f"{name!r} {100.0 * missing[name] / n_rows:.3g} %"))
         )
     columns = known.columns
     constant = [name for name in columns if known[name].min() == known[name].max()]
     copies = _find_copies(known, [name for name in columns if name not in set(constant)])
     doubtful = [
-        (f"constant: {_list_some(constant)}" if constant else ""),
-        (f"copies of other columns: {_list_some(copies)}" if copies else ""),
+        (f"constant: {list_some(constant, repr)}" if constant else ""),
+        (f"copies of other columns: {list_some(copies, repr)}" if copies else ""),
     ]
     if classes is not None:
         tell = [name for name in columns if name not in set(constant) and _separates(known[name], places)]
         doubtful.append(
-            f"each separates the classes by itself and may be the answer in disguise: {_list_some(tell)}"
+            f"each separates the classes by itself and may be the answer in disguise: {list_some(tell, repr)}"
             if tell
             else ""
         )
@@ -192,9 +193,3 @@ def _separates(column: Any, places: NDArray[np.intp]) -> bool:
     numbers = values.to_numpy()
     ends = sorted((numbers[mine == k].min(), numbers[mine == k].max()) for k in present)
     return all(first[1] < second[0] for first, second in pairwise(ends))
-
-
-def _list_some(names: Any, show: Callable[[Any], str] = repr, most: int = 4) -> str:
-    """A few names, and how many more there are."""
-    names = list(names)
-    return ", ".join(map(show, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from glru._extras import require
 from glru._files import MIN_UNPACKED_LIMIT, RATIO, Archive, limit_unpacked_size, open_archive
+from glru._results import list_some
 from glru.linalg import RawMatrix, as_matrix
 
 Format = Literal["csv", "tsv", "parquet", "npz", "libsvm"]
@@ -430,8 +431,9 @@ def _check_lines(place: Place, data: bytes, delimiter: str) -> list[str]:
 def _check_names(place: Place, names: list[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        shown = ", ".join(map(repr, twice[:5])) + (", ..." if len(twice) > 5 else "")
-        raise ValueError(f"{place.path} must have distinct column names; more than once: {shown}. Rename them.")
+        raise ValueError(
+            f"{place.path} must have distinct column names; more than once: {list_some(twice, repr)}. Rename them."
+        )
     if all(_is_number(name) for name in names):
         raise ValueError(
             f"the first line of {place.path} must hold the names of the columns; it holds numbers ({', '.join(names[:3])}, "

@@ -15,6 +15,7 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
+from glru._results import list_some
 from glru.datasets.catalogue import Dataset, Task
 from glru.datasets.files import STANDARD_INPUT, Contents, as_numbers, is_mostly_numbers, parse_numbers, require_polars
 from glru.linalg import Array, RawMatrix, as_matrix
@@ -235,7 +236,7 @@ def prepare(
     ids: str | None = None,
     one_hot: bool = False,
     impute: Imputation | None = None,
-    normalize: Literal["auto"] | Scaling = "auto",
+    normalize: Literal["auto", Scaling] = "auto",
     task: Task | None = None,
 ) -> Prepared:
     """Encode, impute and scale a dataset or the contents of a file.
@@ -614,25 +615,24 @@ def _check_values(table: Any, most_missing: int) -> None:
 
 def _describe_text(table: Any, text: Sequence[str]) -> str:
     pl = require_polars()
-    described = []
-    for name in text[:5]:
+
+    def describe(name: str) -> str:
         values = table[name].cast(pl.String)
         numbers = as_numbers(values)
         row = int((values.is_not_null() & numbers.is_null()).arg_max() or 0)
         among = " among numbers" if 2 * (len(numbers) - numbers.null_count()) > len(numbers) else ""
-        described.append(f"{name!r} ({values[row]!r}{among} in row {row})")
-    more = f" and {len(text) - 5} more" if len(text) > 5 else ""
+        return f"{name!r} ({values[row]!r}{among} in row {row})"
+
     return (
-        f"columns must hold numbers; text is in {', '.join(described)}{more}. Encode categories (one_hot=True), correct the "
+        f"columns must hold numbers; text is in {list_some(text, describe)}. Encode categories (one_hot=True), correct the "
         "values, call them missing (missing=[...]), or leave the columns out (drop=[...])."
     )
 
 
 def _describe_gaps(gaps: Mapping[str, Any]) -> str:
-    shown = [f"{name!r} ({len(rows)}, first in row {rows[0]})" for name, rows in list(gaps.items())[:5]]
-    more = f" and {len(gaps) - 5} more columns" if len(gaps) > 5 else ""
+    shown = list_some(gaps, lambda name: f"{name!r} ({len(gaps[name])}, first in row {gaps[name][0]})")
     return (
-        f"columns must have no missing values; values are missing in {', '.join(shown)}{more}. Fill them in "
+        f"columns must have no missing values; values are missing in {shown}. Fill them in "
         "(impute='median'), or leave the columns out (drop=[...])."
     )
 

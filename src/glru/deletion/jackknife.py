@@ -9,13 +9,13 @@ With :math:`\Delta_g = w_{-g} - w` the exact moves of ``G`` deletions and :math:
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
-from typing import Any, Literal, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from glru._options import check_call
+from glru._options import Center, check_call
 from glru._results import find_display, make_frame
 from glru.bounds import Bounds
 from glru.cascade import Report
@@ -29,8 +29,6 @@ from glru.problem import Problem
 from glru.solution import Solution
 from glru.updates.gradients import compute_model_scores
 from glru.updates.moments import coordinates
-
-Center = Literal["estimate", "mean"]
 
 
 @final

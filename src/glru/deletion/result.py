@@ -9,8 +9,8 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._inputs import is_whole
-from glru._results import Drawable, Shown, find_display, make_frame, show_interval
+from glru._options import is_whole
+from glru._results import Drawable, Shown, find_display, format_count, make_frame, show_interval
 from glru.bounds import Bounds, Interval, ScoreBounds, shift
 from glru.cascade import Report
 from glru.deletion.deletions import OPEN, SHORT_ROWS, STAGES, Deletions, delete, require_deletions, weight_slack
@@ -675,7 +675,7 @@ class Influence(DeletionResult, HeldOutScores):  # type: ignore[override]
         n_open = int(np.count_nonzero(self._deletions.stage_codes == OPEN))
         unknown = int(np.count_nonzero(~np.isfinite(self._deletions.radii)))
         if n_open:
-            what = f"{n_open} row{' is' if n_open == 1 else 's are'} known less well than width={self.width:g} asks"
+            what = f"{format_count(n_open, 'row')} known less accurately than width={self.width:g} asks for"
             lines.append(("open", what + (f"; of {unknown} nothing is known" if unknown else "")))
         lines.append(("trainings", f"{self.n_trainings} of {self.n_rows}"))
         lines.append(("seconds", ", ".join(f"{stage} {time:.3g}" for stage, time in self.seconds.items())))

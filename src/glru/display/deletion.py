@@ -5,6 +5,7 @@ from typing import Any, final
 
 import numpy as np
 
+from glru._results import format_count
 from glru.deletion import Influence
 from glru.deletion.intervals import middle
 from glru.display.scores import BLUE, GREY, ORANGE, Display
@@ -166,7 +167,7 @@ class DeletionDisplay(Display):
             if not many:
                 ax.vlines(rows[mine], self.lower[mine], self.upper[mine], color="black", linewidth=2.0)
         ax.plot(rows[high], self.cooks_distance[high], "o", color=ORANGE, markersize=3 if many else 4)
-        label = f"4 / n, exceeded by {high.sum()} row{'' if high.sum() == 1 else 's'}"
+        label = f"4 / n, exceeded by {format_count(high.sum(), 'row')}"
         ax.axhline(self._threshold, color=GREY, linestyle="--", linewidth=0.8, label=label)
         self._mark(ax, rows.astype(float), self.cooks_distance)
         ax.margins(y=NAME_MARGIN)

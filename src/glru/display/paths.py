@@ -6,6 +6,7 @@ from typing import Any, Self, final
 
 import numpy as np
 
+from glru._results import format_count
 from glru.display.scores import BLUE, GREEN, GREY, MARKS, ORANGE, Display, new_axes, shorten
 from glru.linalg import Array
 from glru.model_selection import LOOCVPath
@@ -265,11 +266,11 @@ class StepwiseDisplay(Display):
         """What the selection did and whether it is proven."""
         unproven = int(np.sum(~self.proven))
         proof = f"{unproven} of {self.proven.size} choices not proven" if unproven else "every choice proven"
-        trainings = f"{self.n_trainings} training" + ("" if self.n_trainings == 1 else "s")
+        trainings = format_count(self.n_trainings, "training")
         if not self.moves:
             return f"{self.n_features[0]} features and no step that makes it better, {proof}, {trainings}"
-        steps = f"{len(self.moves)} step" + ("" if len(self.moves) == 1 else "s")
-        return f"{self.n_features[0]} to {self.n_features[-1]} features in {steps}, {proof}, {trainings}"
+        sizes = f"{self.n_features[0]} to {self.n_features[-1]} features"
+        return f"{sizes} in {format_count(len(self.moves), 'step')}, {proof}, {trainings}"
 
     def plot(self, ax: Any = None, step: int | None = None) -> Self:
         """Draw the criterion along the path, or the candidates of one step.

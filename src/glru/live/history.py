@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from types import UnionType
 from typing import Any, Literal, final, get_args, get_origin
 
+from glru._results import list_some
 from glru.live.queries import Answer, bound_radius
-from glru.live.state import Key, State, list_some
+from glru.live.state import Key, State
 
 ChangeKind = Literal["add_rows", "remove_rows", "add_columns", "remove_columns", "forget_keys"]
 Reason = Literal["fit", "predict", "refresh"]
@@ -177,10 +178,10 @@ class Log:
         lost = removed if keys is None else {*keys}
         if lost & present:
             raise ValueError(
-                f"keys of present rows are needed; got {list_some([*(lost & present)])}. Remove the rows first."
+                f"keys of present rows are needed; got {list_some(lost & present, repr)}. Remove the rows first."
             )
         if lost - removed:
-            raise ValueError(f"keys must be those of removed rows; got {list_some([*(lost - removed)])}.")
+            raise ValueError(f"keys must be those of removed rows; got {list_some(lost - removed, repr)}.")
         # Not in place: the list is shared with logs that readers without the lock may hold.
         log = replace(self, state=self.state.forget_keys(), written=[_drop_keys(entry, lost) for entry in self.entries])
         return log.record_change(log.state, "forget_keys", len(lost))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._results import Drawable, find_display, make_frame
+from glru._results import Drawable, find_display, list_some, make_frame
 from glru.bounds import Bounds, ScoreBounds, convert_queries, unbounded
 from glru.certificate import ball_radius
 from glru.changed import ChangedModel, change_model, has_newton
@@ -24,9 +24,6 @@ from glru.solvers import solve, train
 from glru.updates import carry_point
 from glru.updates.carry import is_plain
 from glru.updates.row_models import RowEllipsoid
-
-MAX_NAMED = 10
-"""How many queries an error names."""
 
 Decided = Callable[[Bounds], NDArray[np.bool_]]
 """Whether bounds of scores are as tight as an answer needs."""
@@ -335,7 +332,6 @@ def make_undetermined_error(
 ) -> UndeterminedError:
     """The error that says which queries are open, why, and what to do; ``width``: of numbers, None for labels."""
     rows = np.flatnonzero(~determined)
-    named = ", ".join(map(str, rows[:MAX_NAMED].tolist())) + (", ..." if rows.size > MAX_NAMED else "")
     widest = float(bounds.take(rows).width.max())
     what = "on which side of 0 their scores are" if bounds.lower.ndim == 1 else "which of their scores is the largest"
     why = (
@@ -344,7 +340,7 @@ def make_undetermined_error(
         else f"no interval within width={width:.2g} could be proven in float64 (they are up to {widest:.2g} wide; allow for that)"
     )
     return UndeterminedError(
-        f"every prediction must be proven; {rows.size} of {determined.size} are not, for queries {named}: {why}. "
+        f"every prediction must be proven; {rows.size} of {determined.size} are not, for queries {list_some(rows, most=10)}: {why}. "
         "predict_certified(X) returns all of them and says which are determined.",
         rows,
     )

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
+from glru._results import list_some
 from glru.changes import (
     AddColumns,
     AddRows,
@@ -430,7 +431,7 @@ class Pending:
         found = [self.find_position(key) for key in named]
         unknown = [key for key, place in zip(named, found, strict=True) if place is None]
         if unknown:
-            raise ValueError(f"keys must be those of present rows; got {list_some(unknown)}.")
+            raise ValueError(f"keys must be those of present rows; got {list_some(unknown, repr)}.")
         return np.array(found, dtype=np.intp)
 
     def check_new_keys(self, keys: Any, count: int) -> tuple[Key, ...] | None:
@@ -444,7 +445,7 @@ class Pending:
         named = as_keys(keys, count)
         taken = [key for key in named if self.find_position(key) is not None]
         if taken:
-            raise ValueError(f"keys of new rows must be new; got {list_some(taken)} again.")
+            raise ValueError(f"keys of new rows must be new; got {list_some(taken, repr)} again.")
         return named
 
     def to_trained(self, positions: Positions) -> Positions:
@@ -629,13 +630,8 @@ def as_keys(keys: Any, count: int | None = None) -> tuple[Key, ...]:
     if len(set(named)) != len(named):
         seen: set[Key] = set()
         twice = [key for key in named if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
-        raise ValueError(f"keys must be distinct; got {list_some(twice)} more than once.")
+        raise ValueError(f"keys must be distinct; got {list_some(twice, repr)} more than once.")
     return named
-
-
-def list_some(keys: Sequence[Key]) -> str:
-    """Some keys as an error names them."""
-    return ", ".join(map(repr, keys[:5])) + (", ..." if len(keys) > 5 else "")
 
 
 def _positions_before(positions: Positions, gone: Positions) -> Positions:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from glru._extras import require
 from glru._files import refuse_input, write_atomically
-from glru._options import UNLIMITED, Budget, check_call
+from glru._options import UNLIMITED, BoundName, Budget, HeldOutCriterion, LOOCVMethod, check_call
 from glru._results import Drawable, find_display, make_frame, show_interval
 from glru.bounds import ScoreBounds, convert_queries, require_probabilities, shift
 from glru.cascade import OPEN, STAGES, USUAL_MEMORY, Cascade, Report, measure_smallest_batch, reporter
@@ -90,8 +90,6 @@ def open_output(folder: str | Path, inputs: Iterable[str] = ()) -> Output:
     return Output(str(place))
 
 
-Method = Literal["certified", "glru", "naive", "approx", "approx-glru"]
-Bound = Literal["auto", "primal", "dual", "local"]
 Width = float | Literal["labels"] | None
 
 AIM, FOUR_DIGITS = 2e-6, 1e-4
@@ -105,8 +103,8 @@ Aim = float | Literal["metrics"] | None
 @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
 def leave_one_out(
     problem: Problem | Solution,
-    method: Method = "certified",
-    bound: Bound = "auto",
+    method: LOOCVMethod = "certified",
+    bound: BoundName = "auto",
     width: float | None = None,
     progress: bool | Report = False,
     max_memory: int | None = None,
@@ -375,9 +373,6 @@ def _amend(cascade: Cascade, bounds: ScoreBounds, stages: NDArray[np.int8], outp
     return WrittenRows(output.folder, (low, high), count_stages(counts), n_open)
 
 
-Criterion = Literal["error", "log_loss", "squared_error", "deviance"]
-
-
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class LOOCVPath(Drawable):
@@ -405,7 +400,7 @@ class LOOCVPath(Drawable):
 
     lams: Array
     results: tuple[LOOCVResult, ...]
-    criterion: Criterion
+    criterion: HeldOutCriterion
     lower: Array
     upper: Array
 
@@ -458,7 +453,7 @@ class LOOCVPath(Drawable):
 def loocv_path(
     problem: Problem,
     lams: Sequence[float],
-    criterion: Criterion | None = None,
+    criterion: HeldOutCriterion | None = None,
     width: float | None = None,
     tol: float = 1e-6,
     progress: bool | Report = False,
@@ -508,7 +503,7 @@ def loocv_path(
 def validate_strengths(
     make: Callable[[float], tuple[Problem, Refits | None]],
     lams: Sequence[float],
-    criterion: Criterion | None,
+    criterion: HeldOutCriterion | None,
     width: float | None,
     tol: float,
     progress: bool | Report,
@@ -536,9 +531,9 @@ def validate_strengths(
     return LOOCVPath(grid, tuple(results), criterion, pairs[:, 0], pairs[:, 1])
 
 
-def _choose_criterion(loss: Loss, criterion: Criterion | None) -> Criterion:
+def _choose_criterion(loss: Loss, criterion: HeldOutCriterion | None) -> HeldOutCriterion:
     """The criterion asked for, or the first one that fits the loss."""
-    known: tuple[Criterion, ...] = ("error", "log_loss") if loss.task == "classification" else ("squared_error",)
+    known: tuple[HeldOutCriterion, ...] = ("error", "log_loss") if loss.task == "classification" else ("squared_error",)
     known = known if loss.link == "identity" else ("deviance", "squared_error")
     criterion = known[0] if criterion is None else criterion
     if criterion not in known:
@@ -550,7 +545,7 @@ def _choose_criterion(loss: Loss, criterion: Criterion | None) -> Criterion:
     return criterion
 
 
-def _value(result: LOOCVResult, criterion: Criterion) -> tuple[float, float]:
+def _value(result: LOOCVResult, criterion: HeldOutCriterion) -> tuple[float, float]:
     if criterion == "error":
         return float(result.errors_lower), float(result.errors_upper)
     return result.metric_bounds(criterion)

@@ -17,11 +17,6 @@ MAX_PLAIN = 1e9
 """Larger numbers are written with a power of ten."""
 
 
-def format_count(number: int, what: str) -> str:
-    """``1 row``, ``2 rows``, ``1,234 rows``."""
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
-
-
 def format_number(value: float, digits: int = 4) -> str:
     """A number to some digits: ``0.1235``, ``31,840`` (not ``3.184e+04``), ``1.592e+09``."""
     text = f"{value:.{digits}g}"

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glru._results import format_count
 from glru.bounds import Bounds, ScoreBounds, residuals
 from glru.deletion import Ranking
 from glru.display import IntervalsDisplay, LOOCVDisplay
 from glru.display.scores import MAX_DOTS, Display, measure_leads, shorten, sort_sides
 from glru.model_selection import LOOCVResult
-from glru.report.frame import Cell, Section, draw, format_count, format_interval, format_number, table
+from glru.report.frame import Cell, Section, draw, format_interval, format_number, table
 from glru.report.quality import calibration_section, roc_section
 
 MAX_LISTED = 200

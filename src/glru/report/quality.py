@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import binomtest
 
+from glru._results import format_count
 from glru.display.scores import BLUE, GREY, MARKS, new_axes, shorten
 from glru.linalg import Array
 from glru.model_selection import LOOCVResult
@@ -13,7 +14,6 @@ from glru.report.frame import (
     Cell,
     Section,
     draw,
-    format_count,
     format_interval,
     format_number,
     table,

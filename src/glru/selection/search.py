@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._options import Budget, OutOfTime
+from glru._options import Budget, CriterionName, Direction, OutOfTime, SearchMethod
 from glru.cascade import Report, reporter
 from glru.changes import locate_columns, match_columns, read_layout
 from glru.linalg import FEW, Array, Matrix, calm_blas, subtracts_exactly
@@ -38,10 +38,6 @@ from glru.solution import Solution, find_exact_shifts
 from glru.updates.columns import FoldData, has_fold_columns
 from glru.updates.local_rows import require_local
 
-Direction = Literal["backward", "forward", "both"]
-Method = Literal["certified", "glru", "naive"]
-CriterionName = Literal["error", "log_loss", "squared_error", "deviance", "aic", "bic"]
-
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,7 +49,7 @@ class Settings:
     """
 
     direction: Direction = "backward"
-    method: Method = "certified"
+    method: SearchMethod = "certified"
     criterion: CriterionName | None = None
     max_steps: int | None = None
     min_features: int = 1

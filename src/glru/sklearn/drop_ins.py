@@ -15,7 +15,7 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._options import warn_caller
+from glru._options import PredictMethod, warn_caller
 from glru.cascade import Report
 from glru.linalg import Array, move_like
 from glru.losses import Gamma, Loss, Tweedie
@@ -273,9 +273,6 @@ def _make_stand_in(found: HeldOut, places: NDArray[np.intp]) -> Any:
     return Probabilistic() if adapted.objective.probabilities else Classifier()
 
 
-Method = Literal["predict", "decision_function", "predict_proba", "predict_log_proba"]
-
-
 def loocv_adapted(
     adapted: Adapted,
     solutions: Sequence[Solution] | None = None,
@@ -381,7 +378,7 @@ class Validation:
         """The problems of the estimator."""
         return adapt(self.estimator, self.X, self.y, self.sample_weight, params=self.params)
 
-    def hold_out(self, adapted: Adapted, method: Method, tight: bool = False) -> HeldOut:
+    def hold_out(self, adapted: Adapted, method: PredictMethod, tight: bool = False) -> HeldOut:
         """Held-out scores as tight as a method needs them; ``tight``: also as metrics of scores need them."""
         width = None if isinstance(self.width, str) else self.width
         aim = choose_default_aim(adapted) if width is None else None
@@ -394,7 +391,9 @@ class Validation:
 
 
 @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
-def predict_splits(asked: Validation, method: Method, return_result: bool = False) -> NDArray[Any] | CrossValResult:
+def predict_splits(
+    asked: Validation, method: PredictMethod, return_result: bool = False
+) -> NDArray[Any] | CrossValResult:
     """Held-out predictions of an estimator; see :func:`glru.cross_val_predict`."""
     adapted = asked.adapt()
     _check_method(adapted, method)
@@ -464,7 +463,7 @@ def validate_splits(
     splits: list[tuple[Rows, Rows]] = []
     if proven:
         begin = time.perf_counter()
-        method: Method = "predict" if all(map(sees_labels_only, proven.values())) else "decision_function"
+        method: PredictMethod = "predict" if all(map(sees_labels_only, proven.values())) else "decision_function"
         found = asked.hold_out(adapted, method)
         _warn_of_refits(found)
         splits = add_train_rows(adapted, found.splits)
@@ -483,7 +482,7 @@ def validate_splits(
     return result
 
 
-def predict_held_out(found: HeldOut, method: Method) -> NDArray[Any]:
+def predict_held_out(found: HeldOut, method: PredictMethod) -> NDArray[Any]:
     """The output of an estimator's method for held-out scores, in the order of the splits."""
     adapted = found.adapted
     if adapted.classes is None:

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
+from glru._options import BoundName, CandidateName
 from glru._results import find_display
 from glru.after import After, Origin, ScoreProofs
 from glru.bounds import ScoreBounds, convert_queries
 from glru.certificate import Certificate, ball_radius
 from glru.certificate import certify as certify_point
-from glru.changed import BoundName, CandidateName, change_model, has_newton
+from glru.changed import change_model, has_newton
 from glru.changes import (
     AddRows,
     Change,

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from glru import duality
-from glru._options import UNLIMITED, Budget, check_call, warn_caller
+from glru._options import UNLIMITED, Budget, Solver, check_call, warn_caller
 from glru.duality import explain_missing_optimum
 from glru.linalg import calm_blas, counted
 from glru.losses import Hinge, Logistic, SmoothedHinge, SquaredHinge
@@ -27,8 +27,6 @@ from glru.solvers.newton import Run, Stop, Until, has_sample, local_gap, newton,
 from glru.solvers.newton_cg import LARGE, newton_cg, newton_cg_in_passes
 from glru.solvers.prox_newton import prox_newton
 from glru.sums import assemble_gradient, dual_gap, objective_value
-
-Solver = Literal["auto", "newton", "newton-cg", "prox-newton", "dual-cd", "interior-point", "proximal-point"]
 
 Plan = list[tuple[str, float]]
 """Solvers to run one after the other, each with its patience: iterations of "newton", products with the Hessian of

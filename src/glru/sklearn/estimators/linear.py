@@ -1,7 +1,9 @@
 """``GLRUClassifier`` and ``GLRURegressor``: linear models that keep the proof of their fit, and answer questions about it."""
 
+import operator
 from abc import abstractmethod
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,17 +17,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from glru import _inputs
-from glru._options import check_call, check_options, suggest_options
+from glru._options import BoundName, CandidateName, LOOCVMethod, Solver, check_call, check_options, suggest_options
 from glru.after import After, Retraining
 from glru.bounds import predicted
 from glru.cascade import Report
 from glru.certificate import Certificate
-from glru.changed import BoundName, CandidateName
 from glru.changes import AddRows, Change, RemoveRows
 from glru.linalg import Array, RawMatrix, as_matrix, move_like, namespace, to_host, use_threads
 from glru.losses import Hinge, Loss, Multinomial
 from glru.losses.logistic import softmax
-from glru.model_selection.loocv import Bound, Method, Width
+from glru.model_selection.loocv import Width
 from glru.model_selection.result import LOOCVResult
 from glru.sklearn.adapt import Adapted, adapt, probabilities_of
 from glru.sklearn.drop_ins import loocv_adapted
@@ -33,7 +34,6 @@ from glru.sklearn.preprocessing import OUTPUT, as_double
 from glru.sklearn.questions import change_models
 from glru.solution import Solution
 from glru.solvers import solve
-from glru.solvers.api import Solver
 
 
 class LinearModel(BaseEstimator):  # type: ignore[misc]
@@ -148,8 +148,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     def loocv(
         self,
         *,
-        method: Method = "certified",
-        bound: Bound = "auto",
+        method: LOOCVMethod = "certified",
+        bound: BoundName = "auto",
         width: Width = None,
         tol: float = 1e-6,
         max_seconds: float | None = None,
@@ -185,17 +185,34 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
                 progress=progress or verbose > 0,
             )
 
-    def _needs_retraining(self, X: Any, add: Any, remove: Any, within: float | None) -> Retraining:
+    def needs_retraining(
+        self, X: Any, within: float | None = None, *, add: Any = None, remove: Any = None
+    ) -> Retraining:
+        """Whether refitting after a change would give some queries other labels or predictions; never trains.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries.
+        within : float, default=None
+            How far a prediction may move and still count as the same; for a regression only, and needed there.
+        add : tuple (X, y) or (X, y, sample_weight), or AddRows, default=None
+            Rows to add.
+        remove : sequence of int, default=None
+            Positions of rows to remove.
+
+        Returns
+        -------
+        Retraining
+            ``verdict`` "yes", "no" or "undetermined", and the queries that would or could change.
+        """
         self._require_data("needs_retraining", "glru.after(model, change, X=X, y=y).needs_retraining(queries)")
-        steps: list[Change] = []
-        if remove is not None:
-            steps.append(RemoveRows(remove))
+        steps: list[Change] = [] if remove is None else [RemoveRows(remove)]
         if add is not None:
             steps.append(add if isinstance(add, AddRows) else AddRows(*add))
         if not steps:
             raise ValueError("needs_retraining asks about a change: give rows to add, to remove, or both.")
-        change = steps[0] if len(steps) == 1 else steps[0] + steps[1]
-        return self.after(change).needs_retraining(X, within)
+        return self.after(reduce(operator.add, steps)).needs_retraining(X, within)
 
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self)
@@ -311,25 +328,6 @@ class Classifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         """
         likely = self.predict_proba(X)
         return namespace(likely).log(likely)
-
-    def needs_retraining(self, X: Any, add: Any = None, remove: Any = None) -> Retraining:
-        """Whether refitting after a change would give some queries other labels; never trains.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or frame of shape (n_queries, n_columns)
-            Queries.
-        add : tuple (X, y) or (X, y, sample_weight), or AddRows, default=None
-            Rows to add.
-        remove : sequence of int, default=None
-            Positions of rows to remove.
-
-        Returns
-        -------
-        Retraining
-            ``verdict`` "yes", "no" or "undetermined", and the queries that would or could change.
-        """
-        return self._needs_retraining(X, add, remove, None)
 
     def _validate(self, X: Any, y: Any, **options: Any) -> tuple[RawMatrix, Any]:
         X, y = validate_input(self, X, y=y, accept_sparse="csr", dtype=np.float64, **options)
@@ -447,27 +445,6 @@ class Regressor(RegressorMixin, LinearModel):  # type: ignore[misc]
             Queries.
         """
         return self._scores(X)
-
-    def needs_retraining(self, X: Any, within: float, add: Any = None, remove: Any = None) -> Retraining:
-        """Whether refitting after a change would move some predictions by more than ``within``; never trains.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or frame of shape (n_queries, n_columns)
-            Queries.
-        within : float
-            How far a prediction may move and still count as the same.
-        add : tuple (X, y) or (X, y, sample_weight), or AddRows, default=None
-            Rows to add.
-        remove : sequence of int, default=None
-            Positions of rows to remove.
-
-        Returns
-        -------
-        Retraining
-            ``verdict`` "yes", "no" or "undetermined", and the queries that would or could change.
-        """
-        return self._needs_retraining(X, add, remove, within)
 
     def _validate(self, X: Any, y: Any, **options: Any) -> tuple[RawMatrix, Any]:
         X, y = validate_input(self, X, y=y, accept_sparse="csr", dtype=np.float64, y_numeric=True, **options)

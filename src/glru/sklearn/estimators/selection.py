@@ -12,7 +12,17 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from glru._options import Budget, OutOfTime, check_options, suggest_options, warn_caller
+from glru._options import (
+    Budget,
+    CriterionName,
+    Direction,
+    OutOfTime,
+    Scoring,
+    SearchMethod,
+    check_options,
+    suggest_options,
+    warn_caller,
+)
 from glru.cascade import reporter
 from glru.linalg import Array, use_threads
 from glru.selection.contest import Contest
@@ -23,9 +33,7 @@ from glru.sklearn.estimators.linear import keep_arguments, validate_input
 from glru.sklearn.preprocessing import name_weight
 from glru.sklearn.questions import prepare, select_features
 
-Scoring = Literal["accuracy", "r2", "neg_log_loss", "neg_mean_squared_error"]
-
-CRITERIA: dict[str, Literal["error", "log_loss", "squared_error"]] = {
+CRITERIA: dict[Scoring, CriterionName] = {
     "accuracy": "error",
     "r2": "squared_error",
     "neg_log_loss": "log_loss",
@@ -126,10 +134,10 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
     def __init__(
         self,
         estimator: Any,
-        direction: Literal["backward", "forward", "both"] = "backward",
+        direction: Direction = "backward",
         validation: Any = 0.1,
-        criterion: Literal["auto", "error", "log_loss", "squared_error", "deviance", "aic", "bic"] = "auto",
-        method: Literal["certified", "glru", "naive"] = "certified",
+        criterion: CriterionName | Literal["auto"] = "auto",
+        method: SearchMethod = "certified",
         max_steps: int | None = None,
         min_features: int = 1,
         max_features: int | None = None,
@@ -353,7 +361,7 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
             raise ValueError(
                 "coefficients are those of the columns as they are; got a pipeline. Put its other steps before the selector."
             )
-        scoring = self.scoring or ("accuracy" if is_classifier(self.estimator) else "r2")
+        scoring: Scoring = self.scoring or ("accuracy" if is_classifier(self.estimator) else "r2")
         try:
             with use_threads(self.n_jobs), np.errstate(all="ignore"):
                 self._eliminate(matrix, targets, scoring)
@@ -362,7 +370,7 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
         self.estimator_ = clone(self.estimator).fit(matrix[:, self.support_], targets)
         return self
 
-    def _eliminate(self, X: Any, y: Any, scoring: str) -> None:
+    def _eliminate(self, X: Any, y: Any, scoring: Scoring) -> None:
         settings = Settings(criterion=CRITERIA[scoring], cv=5 if self.cv is None else self.cv, tol=self.training_tol)
         problem, _, settings, offset = prepare(self.estimator, X, y, None, None, None, settings, keeps_columns=True)
         if problem.loss.several:

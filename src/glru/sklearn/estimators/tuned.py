@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut
 
-from glru._options import check_options, suggest_options
+from glru._options import Solver, check_options, suggest_options
 from glru.linalg import Array, gamma, move_like, use_threads
 from glru.losses import Loss
 from glru.sklearn.adapt import Adapted, adapt_again
@@ -23,7 +23,6 @@ from glru.sklearn.estimators.linear import (
 )
 from glru.sklearn.held_out import HeldOut, bound_held_out, bound_held_out_grid, choose_default_width
 from glru.solution import Solution
-from glru.solvers.api import Solver
 
 
 class Tuned(LinearModel):
