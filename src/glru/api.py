@@ -623,7 +623,7 @@ def stepwise(
             )
         model = _check_model("stepwise", model, tol, X, y, sample_weight, criterion=criterion)
         if is_estimator(model):
-            return select_features(model, X, y, X_val, y_val, sample_weight, settings)
+            return select_features(adapt(model, X, y, sample_weight), X_val, y_val, settings)
         return search(model, X_val, y_val, settings)
 
 
@@ -700,7 +700,7 @@ def feature_importance(
     with use_threads(n_jobs):
         model = _check_model("feature_importance", model, tol, X, y, sample_weight, criterion=criterion)
         if is_estimator(model):
-            return measure_features(model, X, y, X_val, y_val, sample_weight, settings)
+            return measure_features(adapt(model, X, y, sample_weight), X_val, y_val, settings)
         return measure_importance(model, X_val, y_val, settings)
 
 

@@ -137,16 +137,16 @@ def to_problem(model: Any, penalty: Penalty | None = None, scaling: Scaling = "s
 
 def _adapt_generalised(model: Any) -> tuple[Loss, Array | None]:
     family, link = type(model.family).__name__, type(model.family.link).__name__
-    expected = LINKS.get(family)
-    if expected is None:
+    if family not in FAMILIES:
         raise TypeError(f"the model must be {KNOWN}; got a GLM of the family {family}.")
+    expected, make_loss = FAMILIES[family]
     if link.lower() != expected.lower():
         raise ValueError(
             f"the family {family} is supported with the {expected} link; got {link}. Fit it with "
             f"sm.families.{family}(link=sm.families.links.{expected}()) if that will do."
         )
     weights = np.asarray(model.iweights, dtype=np.float64) * np.asarray(model.n_trials, dtype=np.float64)
-    return FAMILIES[family](model), weights
+    return make_loss(model), weights
 
 
 def _adapt_binomial(model: Any) -> Loss:
@@ -200,24 +200,15 @@ MODELS: dict[str, Callable[[Any], tuple[Loss, Array | None]]] = {
     "GLM": _adapt_generalised,
 }
 
-LINKS = {
-    "Gaussian": "Identity",
-    "Binomial": "Logit",
-    "Poisson": "Log",
-    "Gamma": "Log",
-    "Tweedie": "Log",
-    "NegativeBinomial": "Log",
+FAMILIES: dict[str, tuple[str, Callable[[Any], Loss]]] = {
+    "Gaussian": ("Identity", lambda model: Squared()),
+    "Binomial": ("Logit", _adapt_binomial),
+    "Poisson": ("Log", lambda model: Poisson()),
+    "Gamma": ("Log", lambda model: Gamma()),
+    "Tweedie": ("Log", _adapt_tweedie),
+    "NegativeBinomial": ("Log", lambda model: NegativeBinomial(1.0 / float(model.family.alpha))),
 }
-"""The link that each family of a GLM is known with."""
-
-FAMILIES: dict[str, Callable[[Any], Loss]] = {
-    "Gaussian": lambda model: Squared(),
-    "Binomial": _adapt_binomial,
-    "Poisson": lambda model: Poisson(),
-    "Gamma": lambda model: Gamma(),
-    "Tweedie": _adapt_tweedie,
-    "NegativeBinomial": lambda model: NegativeBinomial(1.0 / float(model.family.alpha)),
-}
+"""The link that each family of a GLM is known with, and its loss."""
 
 REMEDIES = {
     "GLS": " Whiten the data: sm.OLS(model.wendog, model.wexog) is the same fit.",

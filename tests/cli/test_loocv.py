@@ -210,26 +210,26 @@ def test_columns_are_prepared_again_without_each_row(tmp_path, options):
     assert ends["lower"] - 1e-7 <= log_loss(y, likely) <= ends["upper"] + 1e-7
 
 
-def test_errors_stand_beside_the_constant_answer():
+def test_errors_stand_beside_the_baseline():
     """Errors with Wilson's interval, the majority class, and a word on a pooled AUC that falls to 0 by the intercept alone."""
     said = answer("loocv", "breast_cancer")
     found, low_high = said["result"], wilson(13, 569)
     assert said["model"]["intercept"] is True
-    constant, share = found["constant_answer"], np.r_[np.full(212, 211.0), np.full(357, 356.0)] / 568.0
+    constant, share = found["baseline"], np.r_[np.full(212, 211.0), np.full(357, 356.0)] / 568.0
     assert (constant["class"], constant["errors"]) == ("benign", 212) and found["roc_auc_caveat"] is None
     assert constant["log_loss"] == pytest.approx(-np.mean(np.log(share)))
     assert constant["brier"] == pytest.approx(np.mean((1.0 - share) ** 2))
     assert (found["errors_interval_95"]["lower"], found["errors_interval_95"]["upper"]) == pytest.approx(low_high)
     text = " ".join(glru_command("loocv", "breast_cancer").stdout.split())
     assert "held-out errors 13 of 569 rows (2.285 %; 95 % interval 1.34 to 3.87 %)" in text
-    assert "constant answer 212 errors (37.3 %) with benign for every row accuracy 0.9772 " in text
+    assert "baseline 212 errors (37.3 %) with benign for every row accuracy 0.9772 " in text
     assert "sensitivity 0.9944 (355 of 357 benign; 95 % interval 98 to 99.8 %)" in text
     text = " ".join(glru_command("loocv", "breast_cancer", "--lam", 1e5).stdout.split())
     assert "212 errors (37.3 %) with benign for every row: the model's labels are no better" in text
     assert "ROC AUC 0 (misleading here" in text
     data = load("diabetes")
     others = (data.y.sum() - data.y) / (data.y.size - 1)
-    constant = answer("loocv", "diabetes")["result"]["constant_answer"]
+    constant = answer("loocv", "diabetes")["result"]["baseline"]
     assert constant["squared_error"] == pytest.approx(np.mean((data.y - others) ** 2))
 
 

@@ -162,7 +162,7 @@ def test_the_plain_call(patients, tmp_path):
     )[:, 1]
     errors = int(np.sum((held > 0.5) != ill))
     assert found["errors"] == {"lower": errors, "upper": errors}
-    assert (found["constant_answer"]["class"], found["constant_answer"]["errors"]) == ("no", int(ill.sum()))
+    assert (found["baseline"]["class"], found["baseline"]["errors"]) == ("no", int(ill.sum()))
     for name, value in (("log_loss", log_loss(ill, held)), ("brier", brier_score_loss(ill, held))):
         ends = found["metrics"][name]
         assert ends["lower"] - 1e-7 <= value <= ends["upper"] + 1e-7
@@ -262,7 +262,7 @@ def test_queries_with_gaps_and_new_categories(patients, tmp_path):
     listed.write_text(f"{numbers[7]}\n{numbers[0]}\n")
     again = answer("whatif", path, "--target", "ill", "--remove-ids", listed, "--query", query)
     assert again["result"]["gap"] == said["result"]["gap"]
-    assert "1 are not, first 'nobody'" in complaint("whatif", path, "--target", "ill", "--remove-ids", "nobody")
+    assert "got 'nobody'" in complaint("whatif", path, "--target", "ill", "--remove-ids", "nobody")
     model = make_pipeline(
         make_column_transformer(
             (make_pipeline(SimpleImputer(), StandardScaler()), ["age", "crp", "again"]),

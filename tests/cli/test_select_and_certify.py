@@ -201,7 +201,7 @@ def test_certify_refuses(models):
     folder, *_ = models
     data = folder / "data.csv"
     assert "there is no such file" in complaint("certify", data, "--model", folder / "none.joblib")
-    assert "not a model saved by joblib" in complaint("certify", data, "--model", folder / "text.joblib")
+    assert "cannot be loaded as a model" in complaint("certify", data, "--model", folder / "text.joblib")
     assert "must hold a scikit-learn estimator; it holds dict" in complaint(
         "certify", data, "--model", folder / "dict.joblib"
     )

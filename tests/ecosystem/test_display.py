@@ -285,3 +285,23 @@ def test_deletions_are_checked():
     for options in ({"kind": "size"}, {"column": 0}, {"kind": "dfbetas", "column": "age"}):
         with pytest.raises(ValueError, match=r"must be|column is for|needs a column"):
             result.plot(**options)
+
+
+@pytest.mark.parametrize("kind", ["intervals", "dfbetas"])
+def test_long_names_leave_room_for_the_picture(kind):
+    X = np.random.default_rng(1).normal(size=(30, 6))
+    names = [
+        f"column {k}, exported from a questionnaire with the whole of its question, (in mg/dl) {'?' * 40}"
+        for k in range(6)
+    ]
+    problem = glru.Problem(X, X[:, 0] > 0.2, penalty=glru.L2(0.1)).derive(column_names=tuple(names))
+    result = glru.influence(problem)
+    plain = glru.display.IntervalsDisplay(X[0], X[0] + 1.0, names, "value")
+    display = plain.plot() if kind == "intervals" else result.plot(kind="dfbetas")
+    try:
+        display.figure_.canvas.draw()
+        box = display.ax_.get_position()
+        assert box.width > 0.4 and box.height > 0.4
+        assert display.figure_.get_figheight() < 7.0
+    finally:
+        plt.close(display.figure_)

@@ -19,6 +19,7 @@ from glru.report import (
     page,
 )
 from glru.report.frame import format_interval, format_move, format_number
+from glru.report.quality import calibration_section, roc_section
 from tests.cases import make, with_open_rows
 from tests.cli.running import glru_command
 from tests.ecosystem.browser import chromium
@@ -293,5 +294,15 @@ def test_a_column_called_script(browser, tmp_path):
 def test_numbers_are_written_for_people():
     shown = [format_number(31838.2), format_number(-16551.3, 5), format_number(47342.16, 7), format_number(9999.6)]
     assert shown == ["31,840", "-16,551", "47,342.16", "10,000"]
-    assert [format_move(1.0, 0.5, 0.5), format_move(-0.2, -1e-9, 1e-9)] == ["1 to 0.5", "-0.2 to about 0"]
+    assert [format_move(1.0, 0.5, 0.5), format_move(-0.2, -1e-9, 1e-9)] == ["1 -> 0.5", "-0.2 -> about 0"]
     assert [format_number(value) for value in (0.12345, 1.5916e9, np.inf)] == ["0.1235", "1.592e+09", "inf"]
+
+
+def test_curves_of_few_rows():
+    """A ROC curve has a point per number of false alarms that is possible, and no group of the calibration holds a handful of rows."""
+    X = np.random.default_rng(2).normal(size=(13, 2))
+    result = glru.loocv(glru.Problem(X, X[:, 0] + X[:, 1] ** 2 > 0.5, penalty=glru.L2(0.1)))
+    n_negative = int(np.sum(result.y < 0))
+    assert roc_section(result).body.count('class="mark"') == n_negative + 1
+    groups = re.findall(r"observed \d+ of (\d+)", calibration_section(result, ("no", "yes")).body)
+    assert [int(size) for size in groups] == [7, 6]

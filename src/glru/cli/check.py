@@ -81,8 +81,8 @@ def make_verify_outcome(
     if found.checked:
         lines.append(
             (
-                "nearest to an end",
-                f"{found.tightest:.3g} of the half-width of its interval (1: in the middle, 0: at the end)",
+                "closest to a bound",
+                f"{found.tightest:.3g} of the half-width of its interval (1: in the middle, 0: at the bound)",
             )
         )
     lines.append(("time", f"{output.format_duration(seconds['total'])} in all"))
@@ -135,7 +135,9 @@ def load_model(path: Path) -> Any:
     try:
         estimator = joblib.load(path)
     except Exception as error:
-        raise ValueError(f"{path} is not a model saved by joblib, or of other versions ({error!r}).") from None
+        raise ValueError(
+            f"{path} cannot be loaded as a model saved by joblib with these versions ({error!r})."
+        ) from None
     if not hasattr(estimator, "get_params"):
         raise ValueError(f"{path} must hold a scikit-learn estimator; it holds {type(estimator).__name__}.")
     return estimator

@@ -33,7 +33,7 @@ from glru.linalg import Array
 from glru.model_selection.loocv import validate_strengths
 from glru.report import list_path_sections, list_stepwise_sections
 from glru.report.frame import format_interval
-from glru.report.quality import constant_value, sampling_interval
+from glru.report.quality import measure_baseline, sampling_interval
 from glru.sklearn.adapt import adapt_again
 from glru.updates.refits import Refits
 
@@ -180,7 +180,7 @@ def _hold_out(problem: glru.Problem, share: float, seed: int) -> tuple[glru.Prob
         if labels is None:
             raise
         raise ValueError(
-            f"every class needs a row among the validation rows and another one; {problem.n_rows} rows, of which --share {share:g} judge, have too few. Give "
+            f"every class needs rows to train on and rows to validate on; with {problem.n_rows} rows and --share {share:g} there are too few. Give "
             "another --share, or a file of rows (--validation)."
         ) from None
     train, test = np.sort(train), np.sort(test)
@@ -202,7 +202,7 @@ def make_outcome(
     """The selection in every output format; ``judging`` are the targets of the validation rows."""
     names, constant = job.prepared.names, None
     if result.criterion not in INFORMATION:
-        constant = constant_value(result.criterion, judging, left_out=settings["validation_rows"] is None)
+        constant = measure_baseline(result.criterion, judging, left_out=settings["validation_rows"] is None)
     steps = _list_steps(result, names)
     values: dict[str, Any] = {
         "selected": [names[column] for column in result.selected],
@@ -213,14 +213,14 @@ def make_outcome(
         "nested": unseen,
         "suggestion": suggest(result),
         "path": steps,
-        "constant_answer": constant,
+        "baseline": constant,
     }
     worth = f"{format_interval(constant, constant)} with the same answer for every row" if constant is not None else ""
     lines = [
         *describe(job),
         *describe_once(job),
         ("judged by", _describe_judge(job, result, settings["validation_rows"])),
-        *([("constant answer", worth)] if worth else []),
+        *([("baseline", worth)] if worth else []),
         *_describe_path(job, result),
         ("error on unseen rows", _describe_unseen(job, unseen)),
         *([("suggestion", values["suggestion"])] if values["suggestion"] else []),
@@ -433,7 +433,7 @@ def make_tune_outcome(
         "best": best,
         "certified": path.certified,
         "n_trainings": sum(result.n_trainings for result in path.results),
-        "constant_answer": constant_value(path.criterion, job.problem.y),
+        "baseline": measure_baseline(path.criterion, job.problem.y),
         "path": [
             {name: float(value), "lower": low, "upper": high, "n_trainings": result.n_trainings}
             for value, low, high, result in zip(strengths, path.lower, path.upper, path.results, strict=True)
@@ -480,15 +480,15 @@ def _name_criterion(path: glru.results.LOOCVPath) -> str:
 def _remark_on_strengths(
     job: inputs.Job, path: glru.results.LOOCVPath, name: str, strengths: Array
 ) -> list[tuple[str, str]]:
-    """The constant prediction to compare with, and whether the best value is at the end of the grid."""
+    """The baseline to compare with, and whether the best value is at the end of the grid."""
     found, worth = [], path.upper[path.best_index]
-    constant = constant_value(path.criterion, job.problem.y)
+    constant = measure_baseline(path.criterion, job.problem.y)
     if constant is not None:
         better = "" if worth < constant else "; no value of the list is proven to do better"
         what = (
             f"{_name_criterion(path)} {format_interval(constant, constant)} with the same answer for every row{better}"
         )
-        found.append(("constant answer", what))
+        found.append(("baseline", what))
     best = strengths[path.best_index]
     if path.criterion == "error" and constant is not None and worth >= constant and job.problem.loss.probabilities:
         found.append(("suggestion", "the number of errors cannot distinguish these values; try --criterion log_loss"))

@@ -23,10 +23,10 @@ from glru.report.loocv import STAGE_NAMES, describe_open
 from glru.report.quality import (
     auc_caveat,
     coefficients_section,
-    constant_errors,
-    constant_value,
+    count_baseline_errors,
     describe_metric,
     list_metrics,
+    measure_baseline,
     name_metric,
     sampling_interval,
 )
@@ -77,7 +77,7 @@ def loocv(
         float | None, typer.Option(help="Refine until every held-out score is known to this width.")
     ] = None,
     verify: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Retrain N rows by brute force (all where N is larger) and compare.")
+        int, typer.Option(metavar="N", min=0, help="Retrain without each of N random rows, and compare.")
     ] = 0,
     seed: Annotated[int, typer.Option(help="Random seed for the choice of the rows of --verify.")] = 0,
     fit_once: FitOnce = False,
@@ -180,7 +180,7 @@ def make_outcome(
         sampled = sampling_interval(result.errors_lower, result.errors_upper, problem.n_rows)
         values["errors_interval_95"] = dict(zip(("lower", "upper"), sampled, strict=True))
         lines += describe_errors(job, result)
-    values["constant_answer"] = _predict_constant(job)
+    values["baseline"] = _measure_baseline(job)
     if problem.loss.task == "classification":
         values["roc_auc_caveat"] = None if problem.loss.several else auc_caveat(result)
     lines += _describe_result(job, result, metrics, check)
@@ -294,25 +294,25 @@ def describe_preparation(job: inputs.Job, result: glru.results.LOOCVResult) -> s
     return f"{f'{once}; ' if job.filled_once else ''}{what}: refitted without each row{alone}"
 
 
-def _predict_constant(job: inputs.Job) -> dict[str, Any]:
-    """The result of the best constant prediction, which uses no column."""
+def _measure_baseline(job: inputs.Job) -> dict[str, Any]:
+    """The result of the baseline, which uses no column."""
     y, classes = job.problem.y, job.prepared.targets.classes
     if classes is None:
-        return {"squared_error": constant_value("squared_error", y)}
+        return {"squared_error": measure_baseline("squared_error", y)}
     places = y.astype(np.intp) if len(classes) > 2 else (y > 0.0).astype(np.intp)
     # Of two equally frequent classes the second one.
     counts = np.bincount(places, minlength=len(classes))[::-1]
-    found = {"class": classes[len(classes) - 1 - int(counts.argmax())], "errors": constant_errors(y)}
+    found = {"class": classes[len(classes) - 1 - int(counts.argmax())], "errors": count_baseline_errors(y)}
     scores = ("log_loss", "brier") if job.problem.loss.probabilities or job.problem.loss.several else ()
-    return found | {name: constant_value(name, y) for name in scores}
+    return found | {name: measure_baseline(name, y) for name in scores}
 
 
 def describe_errors(job: inputs.Job, result: glru.results.LOOCVResult) -> list[tuple[str, str]]:
-    """The held-out errors with their sampling interval, and those of the constant prediction."""
+    """The held-out errors with their sampling interval, and those of the baseline."""
     n_rows, least, most = job.problem.n_rows, result.errors_lower, result.errors_upper
     share = format_interval(100.0 * least / n_rows, 100.0 * most / n_rows)
     low, high = (f"{100.0 * end:.3g}" for end in sampling_interval(least, most, n_rows))
-    constant = _predict_constant(job)
+    constant = _measure_baseline(job)
     count = constant["errors"]
     better = (
         ""
@@ -329,7 +329,7 @@ def describe_errors(job: inputs.Job, result: glru.results.LOOCVResult) -> list[t
             f"{format_interval(least, most)} of {n_rows:,} rows ({share} %; 95 % interval {low} to {high} %)",
         ),
         (
-            "constant answer",
+            "baseline",
             f"{count:,} errors ({100.0 * count / n_rows:.3g} %) with {constant['class']} for every row{better}",
         ),
     ]

@@ -135,9 +135,7 @@ def find_rows(job: inputs.Job, text: str) -> list[int]:
     wanted = [name.strip() for name in wanted if name.strip()]
     strange = [name for name in wanted if name not in places]
     if strange:
-        raise ValueError(
-            f"ids must be among those of {job.prepared.source}; {len(strange)} are not, first {strange[0]!r}."
-        )
+        raise ValueError(f"ids must be among those of {job.prepared.source}; got {list_some(strange, repr)}.")
     return [row for name in wanted for row in places[name]]
 
 
@@ -228,7 +226,7 @@ def describe_comparison(compared: dict[str, Any]) -> list[tuple[str, str]]:
                 (name_metric(name), f"{format_interval(before[name], before[name])} before, {ends} after, {rows}")
             )
     shown = [
-        f"{entry['column']} from {format_move(entry['before'], entry['lower'], entry['upper'])}"
+        f"{entry['column']} {format_move(entry['before'], entry['lower'], entry['upper'])}"
         for entry in compared["coefficients"][:3]
     ]
     if shown:
@@ -310,13 +308,13 @@ def _describe_proof(
         still_open = f", {counts[2]:,} are open" if counts[2] else ""
         text = f"{counts[0]:,} of {bounds.n_rows:,} {rows} keep their label, {counts[1]:,} change it{still_open}"
         lines.append(("labels", text))
-    known = f"the retrained coefficients are known to within {after.radius:.3g} of their computed values"
+    known = f"the retrained coefficients lie within {after.radius:.3g} of the computed ones"
     lines.append(("certificate", f"{known}; the duality gap is at most {after.gap:.3g}"))
     widths = f"median width {np.median(bounds.width):.3g}, largest {bounds.width.max():.3g}"
     lines.append(("score intervals", widths))
     if outside is not None:
-        text = f"scores lie at most {outside:.1g} outside their intervals (the training stops at --tol)"
-        lines.append(("retrained", text))
+        where = "inside" if outside == 0.0 else f"at most {outside:.1g} outside"
+        lines.append(("retrained", f"all scores are {where} their intervals (the training stops at --tol)"))
     if after.remark is None:
         lines.append(("proof", "all of this holds for the exactly retrained model"))
     return lines

@@ -281,7 +281,7 @@ def prepare(
     if isinstance(data, Dataset):
         given = {"target": target, "positive": positive, "ids": ids, "impute": impute, "one_hot": one_hot or None}
         if wrong := [f"{name}={value!r}" for name, value in given.items() if value is not None]:
-            raise ValueError(f"{', '.join(wrong)} is for files; {data.name} has its targets and rows as they are.")
+            raise ValueError(f"{', '.join(wrong)} is for files; the targets and rows of {data.name} are fixed.")
         names = data.feature_names or tuple(map(str, range(data.X.shape[1])))
         contents, source = Contents(Path(data.name), names, X=data.X, y=data.y), data.source
         if task == "classification" and data.task == "regression":

@@ -127,7 +127,7 @@ class Ranking(Drawable):
         return make_frame({"row": self.rows, f"{self.by}_lower": self.lower, f"{self.by}_upper": self.upper})
 
     def _display(self) -> Any:
-        names, label = [f"row {row}" for row in self.rows], self.by.replace("_", " ")
+        names, label = [f"row {row}" for row in self.rows], self.by.replace("cooks_", "Cook's ").replace("_", " ")
         return find_display("IntervalsDisplay")(self.lower, self.upper, names, label)
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:

@@ -8,7 +8,7 @@ import numpy as np
 from glru._results import format_count
 from glru.deletion import Influence
 from glru.deletion.intervals import middle
-from glru.display.scores import BLUE, GREY, ORANGE, Display
+from glru.display.scores import BLUE, GREY, ORANGE, Display, shorten
 from glru.linalg import Array
 
 KINDS = ("leverage", "cooks_distance", "dfbetas")
@@ -100,7 +100,7 @@ class DeletionDisplay(Display):
 
     def _height(self) -> float:
         # Names of more than five coefficients are turned.
-        return 4.4 + (0.06 * max(map(len, self.names)) if len(self.names) > 5 else 0.0)
+        return 4.4 + (0.06 * max(len(shorten(name)) for name in self.names) if len(self.names) > 5 else 0.0)
 
     def _draw(self, ax: Any) -> None:
         {"leverage": self._leverage, "cooks_distance": self._index, "dfbetas": self._dfbetas}[self.kind](ax)
@@ -186,12 +186,12 @@ class DeletionDisplay(Display):
                 places[:, 0], 0.0, np.nan_to_num(values[:, 0]), color=BLUE, alpha=0.5, linewidth=0.4 if many else 1.0
             )
             ax.set_xlabel("row")
-            ax.set_ylabel(f"DFBETAS of {self.names[0]} (standard errors)")
+            ax.set_ylabel(f"DFBETAS of {shorten(self.names[0])} (standard errors)")
         else:
             # Rows side by side above the name of their coefficient.
             places = np.arange(n_shown) + np.linspace(-0.3, 0.3, n_rows)[:, None]
             rotation, side = (90, "center") if n_shown > 12 else (45, "right") if n_shown > 5 else (0, "center")
-            ax.set_xticks(np.arange(n_shown), self.names, rotation=rotation, ha=side)
+            ax.set_xticks(np.arange(n_shown), list(map(shorten, self.names)), rotation=rotation, ha=side)
             ax.set_ylabel("DFBETAS (standard errors)")
         high = np.abs(values) > cut
         size = 2.0 if many else 4.0

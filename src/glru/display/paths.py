@@ -12,8 +12,8 @@ from glru.linalg import Array
 from glru.model_selection import LOOCVPath
 from glru.selection import StepwiseResult
 
-MAX_DRAWN = 30
-"""Quantities that are drawn."""
+MAX_DRAWN, MAX_NAME = 30, 40
+"""Quantities that are drawn, and characters of their names."""
 
 
 @final
@@ -56,7 +56,7 @@ class IntervalsDisplay(Display):
         ax.hlines(places, lower, upper, color=BLUE, linewidth=3.0, zorder=2)
         ax.plot(0.5 * (lower + upper)[known], places[known], "o", color=BLUE, markersize=4, zorder=3, gid=MARKS)
         ax.plot(np.zeros(int((~known).sum())), places[~known], "x", color=GREY, markersize=5, zorder=3)
-        ax.set_yticks(places, self.names)
+        ax.set_yticks(places, [shorten(name, MAX_NAME) for name in self.names])
         ax.invert_yaxis()
         ax.set_xlabel(self.label)
         if len(self.names) < self.n_quantities:

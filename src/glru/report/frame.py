@@ -27,14 +27,14 @@ def format_number(value: float, digits: int = 4) -> str:
 
 
 def format_move(before: float, lower: float, upper: float) -> str:
-    """``before to after``, with enough digits (four to ten) to see that they differ; ends next to zero are not written down."""
+    """``before -> after``, with enough digits (four to ten) to see that they differ; ends next to zero are not written down."""
     if lower < 0.0 < upper and upper - lower < 1e-4 * abs(before):
-        return f"{format_number(before)} to about 0"
+        return f"{format_number(before)} -> about 0"
     for digits in range(4, 11):
         first, last = format_number(before, digits), format_interval(lower, upper, digits)
         if first != last:
             break
-    return f"{first} to {last}"
+    return f"{first} -> {last}"
 
 
 def format_interval(lower: float, upper: float, digits: int = 4) -> str:

@@ -10,14 +10,7 @@ from glru._results import format_count
 from glru.display.scores import BLUE, GREY, MARKS, new_axes, shorten
 from glru.linalg import Array
 from glru.model_selection import LOOCVResult
-from glru.report.frame import (
-    Cell,
-    Section,
-    draw,
-    format_interval,
-    format_number,
-    table,
-)
+from glru.report.frame import Cell, Section, draw, format_interval, format_number, table
 
 Interval = tuple[float, float]
 
@@ -66,18 +59,18 @@ def _count_recognised(result: LOOCVResult, sign: int) -> tuple[int, int, int]:
     return int(np.sum(verdicts > 0)), int(np.sum(verdicts >= 0)), verdicts.size
 
 
-def constant_errors(y: Array) -> int:
-    """The errors of the constant answer: always the most frequent class."""
+def count_baseline_errors(y: Array) -> int:
+    """The errors of the baseline: always the most frequent class."""
     return int(y.size - np.unique(y, return_counts=True)[1].max())
 
 
-def constant_value(criterion: str, y: Array, left_out: bool = True) -> float | None:
+def measure_baseline(criterion: str, y: Array, left_out: bool = True) -> float | None:
     """The value of a criterion if every row gets the same prediction: the most frequent class, the classes' shares, or the mean.
 
     ``left_out``: shares and mean are those of the other rows. None for information criteria.
     """
     if criterion == "error":
-        return constant_errors(y)
+        return count_baseline_errors(y)
     if left_out and y.size == 1:
         return np.inf
     n_others = y.size - float(left_out)
@@ -97,16 +90,16 @@ def constant_value(criterion: str, y: Array, left_out: bool = True) -> float | N
 
 
 def describe_metric(result: LOOCVResult, name: str, classes: tuple[str, str] | None) -> str:
-    """A remark on a metric: how many rows it is about, and the value of the constant prediction."""
+    """A remark on a metric: how many rows it is about, and the value of the baseline."""
     if name in RATES and classes is not None:
         least, most, n_rows = _count_recognised(result, RATES[name])
         low, high = sampling_interval(least, most, n_rows)
         count = format_interval(least, most)
         return f"{count} of {n_rows:,} {classes[int(RATES[name] > 0)]}; 95 % interval {100 * low:.3g} to {100 * high:.3g} %"
     if name in ("log_loss", "brier", "squared_error"):
-        constant = constant_value(name, result.y)
+        constant = measure_baseline(name, result.y)
         assert constant is not None
-        known = f"constant answer: {format_number(constant)}"
+        known = f"baseline: {format_number(constant)}"
         if name != "squared_error":
             return known
         roots = np.sqrt(result.metric_bounds(name))
@@ -141,10 +134,10 @@ def auc_caveat(result: LOOCVResult) -> str | None:
 
 
 ROC_POINTS = 50
-"""Number of points at which a ROC curve is drawn."""
+"""Most points at which a ROC curve is drawn."""
 
-CALIBRATION_BINS = 10
-"""Groups of rows in the calibration plot."""
+CALIBRATION_BINS, MIN_BIN = 10, 5
+"""Most groups of rows in the calibration plot, and the number of rows from which on a group has a share worth showing."""
 
 MAX_LISTED = 200
 """Coefficients in the table."""
@@ -153,7 +146,10 @@ MAX_LISTED = 200
 def roc_section(result: LOOCVResult) -> Section:
     """The ROC curve, between the worst and the best order that the intervals allow."""
     positive, negative = result.y > 0.0, result.y < 0.0
-    (lower, upper), grid = result.bounds, np.linspace(0.0, 1.0, ROC_POINTS + 1)
+    n_negative, (lower, upper) = int(negative.sum()), result.bounds
+    # Of few rows every step is shown.
+    grid = np.linspace(0.0, 1.0, min(ROC_POINTS, n_negative) + 1)
+    steps = "post" if n_negative <= ROC_POINTS else None
     low = _recall_at(lower[positive], upper[negative], grid)
     high = _recall_at(upper[positive], lower[negative], grid)
     tips = [
@@ -161,8 +157,9 @@ def roc_section(result: LOOCVResult) -> Section:
         for at, a, b in zip(grid, low, high, strict=True)
     ]
     ax = new_axes(4.4)
-    ax.fill_between(grid, low, high, color=BLUE, alpha=0.3)
-    ax.plot(grid, 0.5 * (low + high), "o-", color=BLUE, markersize=3, gid=MARKS)
+    ax.fill_between(grid, low, high, step=steps, color=BLUE, alpha=0.3)
+    style = {"drawstyle": f"steps-{steps}"} if steps else {}
+    ax.plot(grid, 0.5 * (low + high), "o-", color=BLUE, markersize=3, gid=MARKS, **style)
     ax.plot([0.0, 1.0], [0.0, 1.0], color=GREY, linewidth=0.8)
     ax.set(xlabel="false-positive rate", ylabel="true-positive rate")
     area = format_interval(*result.metric_bounds("roc_auc"))
@@ -183,7 +180,7 @@ def calibration_section(result: LOOCVResult, classes: tuple[str, str]) -> Sectio
     order = np.argsort(result.scores, kind="stable")
     rows: list[list[Cell]] = []
     tips, marks = [], []
-    for part in np.array_split(order, min(CALIBRATION_BINS, order.size)):
+    for part in np.array_split(order, min(CALIBRATION_BINS, max(order.size // MIN_BIN, 1))):
         low, high = (float(np.mean(expit(ends[part]))) for ends in result.bounds)
         count = int(np.sum(result.y[part] > 0.0))
         least, most = sampling_interval(count, count, part.size)
@@ -197,7 +194,7 @@ def calibration_section(result: LOOCVResult, classes: tuple[str, str]) -> Sectio
     ax.plot(at, share, "o", color=BLUE, gid=MARKS, label="observed, with the 95 % interval of sampling")
     ax.plot([0.0, edge], [0.0, edge], color=GREY, linewidth=0.8)
     ax.set(xlabel=f"predicted probability of {shorten(classes[1])}", ylabel="observed share")
-    ax.legend(frameon=False)
+    ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0))
     header = ["predicted", "observed", "share", "95 % interval"]
     text = "Rows are grouped by their held-out score; the mean predicted probability of each group is certified. On the diagonal a model is calibrated."
     return Section("Calibration", text, draw(ax.figure, "Calibration", tips) + table(header, rows))

@@ -322,73 +322,47 @@ def change_models(
     return After(Origin(change, adapted.classes, name, constant), parts)
 
 
-def select_features(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    X_val: Any,
-    y_val: Any,
-    sample_weight: Any,
-    settings: Settings,
-    keeps_columns: bool = False,
-) -> StepwiseResult:
+def select_features(adapted: Adapted, X_val: Any, y_val: Any, settings: Settings) -> StepwiseResult:
     """Stepwise selection on an estimator's objective; a penalised intercept always stays.
 
-    The steps in front of a pipeline's model are fitted to the rows that are trained on, in every fold again. ``keeps_columns``: refuse
-    steps that make another number of columns.
+    The steps in front of a pipeline's model are fitted to the rows that are trained on, in every fold again.
     """
-    problem, rows, settings, offset = prepare(estimator, X, y, X_val, y_val, sample_weight, settings, keeps_columns)
+    problem, rows, settings = prepare_search(adapted, X_val, y_val, settings)
     result = search(problem, *rows, settings)
-    return _shift_result(result, offset) if offset else result
+    return _shift_result(result, adapted.offset) if adapted.offset else result
 
 
-def measure_features(
-    estimator: Any, X: Any, y: Any, X_val: Any, y_val: Any, sample_weight: Any, settings: Settings
-) -> FeatureImportance:
+def measure_features(adapted: Adapted, X_val: Any, y_val: Any, settings: Settings) -> FeatureImportance:
     """The importance of each feature in an estimator's objective; a penalised intercept does not count as a feature."""
-    problem, rows, settings, offset = prepare(estimator, X, y, X_val, y_val, sample_weight, settings)
+    problem, rows, settings = prepare_search(adapted, X_val, y_val, settings)
     result = measure_importance(problem, *rows, settings)
-    if not offset:
+    if not adapted.offset:
         return result
-    columns = tuple(tuple(j - offset for j in group) for group in result.columns)
+    columns = tuple(tuple(j - adapted.offset for j in group) for group in result.columns)
     features = result.features
     if problem.column_names is None:
         features = tuple(group[0] if len(group) == 1 else group for group in columns)
     return replace(result, columns=columns, features=features)
 
 
-def prepare(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    X_val: Any,
-    y_val: Any,
-    sample_weight: Any,
-    settings: Settings,
-    keeps_columns: bool = False,
-) -> tuple[Problem, tuple[Any, Any], Settings, int]:
-    """The problem of an estimator, its validation rows, the settings in its columns, and the number of columns before the features."""
-    adapted = adapt(estimator, X, y, sample_weight)
+def prepare_search(
+    adapted: Adapted, X_val: Any, y_val: Any, settings: Settings
+) -> tuple[Problem, tuple[Any, Any], Settings]:
+    """The problem of an estimator, its validation rows, and the settings in its columns."""
     if settings.criterion is None and adapted.classes is not None and not adapted.problems[0].loss.probabilities:
         settings = replace(settings, criterion="error")
     _check(adapted, settings.criterion)
-    n_columns = adapted.problems[0].n_columns - adapted.offset
-    if keeps_columns and n_columns != X.shape[1]:
-        raise ValueError(
-            f"the steps in front of the model must keep the {X.shape[1]} columns, so that some of them can be chosen; they make "
-            f"{n_columns}. Put such steps before the selector."
-        )
     if settings.cv is not None and (adapted.shifts is not None or not is_leave_one_out(settings.cv)):
         # Stratified for a classifier, whatever its loss.
         settings = replace(settings, cv=list_splits(adapted, settings.cv, None))
     if adapted.shifts is not None and X_val is None and settings.criterion not in INFORMATION:
         settings = _refit_folds(adapted, settings)
-    problem, offset = adapted.problems[0], adapted.offset
+    problem = adapted.problems[0]
     if X_val is not None and y_val is not None:
         X_val, y_val = adapted.rows(X_val), adapted.targets.values(0, _inputs.as_array(y_val, "y_val"))
-    if offset:
-        settings = _shift_settings(settings, problem, offset)
-    return problem, (X_val, y_val), settings, offset
+    if adapted.offset:
+        settings = _shift_settings(settings, problem, adapted.offset)
+    return problem, (X_val, y_val), settings
 
 
 def _check(adapted: Adapted, criterion: Any) -> None:

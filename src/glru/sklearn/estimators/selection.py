@@ -29,9 +29,10 @@ from glru.selection.contest import Contest
 from glru.selection.criteria import find_criterion
 from glru.selection.elimination import Judged, Stage, eliminate, sizes_of
 from glru.selection.search import Settings, folds_of
+from glru.sklearn.adapt import Adapted, adapt
 from glru.sklearn.estimators.linear import keep_arguments, validate_input
 from glru.sklearn.preprocessing import name_weight
-from glru.sklearn.questions import prepare, select_features
+from glru.sklearn.questions import prepare_search, select_features
 
 CRITERIA: dict[Scoring, CriterionName] = {
     "accuracy": "error",
@@ -40,6 +41,18 @@ CRITERIA: dict[Scoring, CriterionName] = {
     "neg_mean_squared_error": "squared_error",
 }
 """The sums that each score of scikit-learn is made of."""
+
+
+def _adapt_columns(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Adapted:
+    """The problems of an estimator, whose steps must keep the number of columns."""
+    adapted = adapt(estimator, X, y, sample_weight)
+    n_columns = adapted.problems[0].n_columns - adapted.offset
+    if n_columns != X.shape[1]:
+        raise ValueError(
+            f"the steps in front of the model must keep the {X.shape[1]} columns, so that some of them can be chosen; they make "
+            f"{n_columns}. Put such steps before the selector."
+        )
+    return adapted
 
 
 def _count_features(wanted: Any, n_features: int, forward: bool, until_tol: bool) -> int | None:
@@ -177,9 +190,8 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         weight = None if sample_weight is None else np.asarray(sample_weight)[train]
         settings = self._settings(matrix.shape[1], cv)
         with use_threads(self.n_jobs):
-            self.result_ = select_features(
-                self.estimator, matrix[train], targets[train], X_val, y_val, weight, settings, keeps_columns=True
-            )
+            adapted = _adapt_columns(self.estimator, matrix[train], targets[train], weight)
+            self.result_ = select_features(adapted, X_val, y_val, settings)
         if hasattr(self, "feature_names_in_"):
             self.result_ = self.result_.with_names(self.feature_names_in_)
         if self.result_.interrupted:
@@ -372,17 +384,15 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
 
     def _eliminate(self, X: Any, y: Any, scoring: Scoring) -> None:
         settings = Settings(criterion=CRITERIA[scoring], cv=5 if self.cv is None else self.cv, tol=self.training_tol)
-        problem, _, settings, offset = prepare(self.estimator, X, y, None, None, None, settings, keeps_columns=True)
+        adapted = _adapt_columns(self.estimator, X, y)
+        problem, _, settings = prepare_search(adapted, None, None, settings)
         if problem.loss.several:
             raise ValueError(
                 "features are ranked by one coefficient each; got more than two classes, with one coefficient for each class. "
                 "Use glru.StepwiseSelector, or one class against the rest."
             )
-        criterion, budget, n_features = (
-            find_criterion(settings.criterion, problem),
-            Budget(self.max_seconds),
-            X.shape[1],
-        )
+        criterion, budget = find_criterion(settings.criterion, problem), Budget(self.max_seconds)
+        n_features, offset = X.shape[1], adapted.offset
         sizes = sizes_of(n_features, self.step, min(self.min_features_to_select, n_features))
         folds = folds_of(problem, settings)
         divisors = _compute_divisors(folds, scoring)
