@@ -121,9 +121,12 @@ def _report_nothing(stage: str, done: int, total: int) -> None:
 
 def find_widest_rows(widths: Array, width: float, largest: float = np.inf) -> Rows:
     """The rows with the widest intervals, widest first, as many as keep the others narrow enough on average, and none wider than ``largest``."""
-    order = np.argsort(-widths, kind="stable")
-    rest = np.cumsum(widths[order][::-1])[::-1]
-    return order[((rest > width * widths.size) & (widths[order] > width)) | (widths[order] > largest)]
+    wide = widths > min(width, largest)
+    rows = np.flatnonzero(wide)
+    rows = rows[np.argsort(-widths[rows], kind="stable")]
+    # What each row and all narrower ones add up to.
+    rest = np.sum(widths, where=~wide) + np.cumsum(widths[rows][::-1])[::-1]
+    return rows[((rest > width * widths.size) & (widths[rows] > width)) | (widths[rows] > largest)]
 
 
 def _work_on(rows: Rows, work: Callable[[Rows], Found]) -> Found:

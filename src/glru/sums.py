@@ -192,10 +192,10 @@ def assemble_gradient(totals: Totals, point: Point, gradient: Array) -> Array:
     return whole
 
 
-def assemble_hessian(totals: Totals, hessian: Any, factor: float = 1.0) -> Any:
-    """The objective's Hessian with the losses' multiplied by a factor; its upper triangle."""
+def assemble_hessian(totals: Totals, hessian: Any, factor: float = 1.0, strength: float = 1.0) -> Any:
+    """The objective's Hessian with the losses' and the penalty's multiplied by a factor each; its upper triangle."""
     strengths = np.append(totals.quadratic, 0.0) if totals.fit_intercept else totals.quadratic
-    return get_arrays(hessian).add_diagonal(factor * hessian, strengths)
+    return get_arrays(hessian).add_diagonal(factor * hessian, strength * strengths)
 
 
 @final

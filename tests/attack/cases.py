@@ -247,7 +247,7 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
         here, values = rows[mine], [exact[k] for k in mine]
         if has_local_rows(problem, 4.0) or has_piece_rows(problem):
             local = LocalRows(solution, float(factor))
-            yield "local rows", values, *local.bounds(here, never)
+            yield "local rows", values, *local.bounds(here)
             yield "local rows, sharp", values, *local.bound_by_moves(here)
             yield "local rows, refined", values, *local.refined(here, never, 4)
             if problem.loss.fourth_constant is not None:
@@ -429,7 +429,7 @@ def far_rows(random: np.random.Generator) -> Iterator[Answer]:
         for factor, mine in families if has_local_rows(problem) else ():
             here, values = rows[mine], [exact[k] for k in mine]
             local = LocalRows(solution, factor)
-            yield "far rows, local", values, *local.bounds(here, never)
+            yield "far rows, local", values, *local.bounds(here)
             yield "far rows, sharp", values, *local.bound_by_moves(here)
             # The last two of nine steps are made with Hessians of the models' own.
             for n_steps in (1, 3, 9):

@@ -42,7 +42,7 @@ def test_closed_form_and_steps_hold_the_scores_of_precise_retrainings(loss, fit_
     assert has_piece_rows(asked)
     for tol in (1e-12, 1e-2):
         family = LocalRows(glru.solve(asked, tol=tol), float(removal_factors(asked)[0]))
-        for bounds in (family.bounds(rows, never), *(family.refined(rows, never, n_steps) for n_steps in (1, 3, 30))):
+        for bounds in (family.bounds(rows), *(family.refined(rows, never, n_steps) for n_steps in (1, 3, 30))):
             assert inside(bounds[0], exact, bounds[1])
         assert np.mean(bounds[1] - bounds[0] < 1e-9) > 0.3
 
@@ -54,7 +54,7 @@ def test_one_step_errs_by_rounding_alone_where_no_row_crosses_a_kink(loss):
     solution = glru.solve(asked, tol=1e-12)
     rows = np.arange(asked.n_rows)
     family = LocalRows(solution, float(removal_factors(asked)[0]))
-    lower, upper = family.bounds(rows, never)
+    lower, upper = family.bounds(rows)
     assert np.mean(upper - lower < 1e-3) > 0.9
     lower, upper = family.refined(rows[:50], never, 1)
     assert np.mean(upper - lower < 1e-9) > 0.3
@@ -67,7 +67,7 @@ def test_rows_that_cross_kinks_are_part_of_the_proof(loss, seed):
     asked = problem(loss, n=12, d=2, lam=0.3, fit_intercept=False, seed=seed)
     exact, rows = scores_without_each_row(asked), np.arange(asked.n_rows)
     family = LocalRows(glru.solve(asked, tol=1e-12), float(removal_factors(asked)[0]))
-    for bounds in (family.bounds(rows, never), *(family.refined(rows, never, n_steps) for n_steps in (1, 2))):
+    for bounds in (family.bounds(rows), *(family.refined(rows, never, n_steps) for n_steps in (1, 2))):
         assert inside(bounds[0], exact, bounds[1])
 
 

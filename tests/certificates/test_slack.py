@@ -179,7 +179,7 @@ def test_local_rows_of_a_squared_loss(fit_intercept, powers):
     solution = glru.solve(problem, tol=1e-12, until=lambda state: False)
     local = LocalRows(solution, float(removal_factors(problem)[0]))
     assert local.usable
-    for lower, upper in (local.bounds(rows, never), local.refined(rows, never, 3)):
+    for lower, upper in (local.bounds(rows), local.refined(rows, never, 3)):
         assert np.all(upper - lower < 1.0)
         for (score, off), low, high in zip(exact, lower, upper, strict=True):
             assert float(low) - off <= score <= float(high) + off

@@ -68,13 +68,8 @@ def family_bounds(solution, make_family, ask):
     return lower, upper
 
 
-def always(lower, upper):
-    """A decision that any bound is good enough for."""
-    return np.ones(lower.shape, dtype=bool)
-
-
-def one_by_one(family, rows, decided):
-    pairs = [family.bounds(rows[k : k + 1], decided) for k in range(rows.size)]
+def one_by_one(family, rows):
+    pairs = [family.bounds(rows[k : k + 1]) for k in range(rows.size)]
     return np.concatenate([low for low, _ in pairs]), np.concatenate([high for _, high in pairs])
 
 
@@ -205,12 +200,9 @@ def test_local_rows_hold_the_retrained_score(loss, shape):
         solution = glru.solve(make(loss, glru.L2(lam), seed=3, **shape), tol=tol)
         scores, off = held_out(solution)
         off = np.minimum(off, 1e-9 * (1.0 + np.abs(scores)))
-        closed = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows, never))
+        closed = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows))
         assert_inside(scores, off, *closed)
-        # Row by row the largest norm is a rough one, unless that leaves the row open.
-        for enough in (always, never):
-            single = family_bounds(solution, LocalRows, lambda family, rows, e=enough: one_by_one(family, rows, e))
-            assert_inside(scores, off, *single)
+        single = family_bounds(solution, LocalRows, one_by_one)
         np.testing.assert_allclose(single, closed, rtol=1e-9, atol=1e-12)
         for n_steps in (1, 2, 30):
             steps = family_bounds(solution, LocalRows, lambda family, rows, k=n_steps: family.refined(rows, never, k))
@@ -227,7 +219,7 @@ def test_local_rows_are_exact_for_a_quadratic(shape):
     """One Newton step from any point: what is left of the width is rounding."""
     problem = make(glru.Squared(), glru.L2(0.05), seed=3, **shape)
     for solution in (glru.solve(problem), glru.solve(problem, tol=0.0, until=lambda state: True)):
-        lower, upper = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows, never))
+        lower, upper = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows))
         assert np.all(upper - lower <= 1e-9 * (1.0 + np.abs(lower)))
 
 
@@ -237,7 +229,7 @@ def test_local_rows_are_tight():
     large = glru.solve(make(glru.Logistic(), glru.L2(0.1), 800, 3, seed=1), tol=1e-14)
     widths = []
     for solution in (small, large):
-        lower, upper = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows, never))
+        lower, upper = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows))
         widths.append(np.median(upper - lower))
         scores = solution.scores
         assert np.median(upper - lower) < 0.05 * np.median(np.abs(scores))
@@ -250,7 +242,7 @@ def test_local_rows_against_60_digits(loss, shape):
     problem = make(loss, glru.L2(0.02), seed=4, **shape)
     solution = glru.solve(problem)
     pairs = [
-        family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows, never)),
+        family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows)),
         family_bounds(solution, LocalRows, lambda family, rows: family.refined(rows, never, 30)),
     ]
     assert_exactly_inside(solution, pairs, rows=(2, 5))
@@ -268,7 +260,7 @@ def test_long_rows_count_by_their_own_moves(seed, fit_intercept):
     solution = glru.solve(glru.Problem(X, y, penalty=glru.L2(0.02), fit_intercept=fit_intercept), tol=1e-12)
     scores, off = held_out(solution)
     off = np.minimum(off, 1e-9 * (1.0 + np.abs(scores)))
-    plain = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows, never))
+    plain = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows))
     sharp = family_bounds(solution, LocalRows, lambda family, rows: family.bound_by_moves(rows))
     assert_inside(scores, off, *sharp)
     with np.errstate(invalid="ignore"):
@@ -325,7 +317,7 @@ def test_rows_to_second_order(seed, fit_intercept, lam):
     solution = glru.solve(problem, tol=1e-12)
     scores, off = held_out(solution)
     off = np.minimum(off, 1e-11 * (1.0 + np.abs(scores)))
-    plain = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows, never))
+    plain = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows))
     sharp = family_bounds(solution, LocalRows, lambda family, rows: family.bound_by_moves(rows))
     second = family_bounds(solution, LocalRows, bound_to_second_order)
     assert_inside(scores, off, *sharp)
@@ -370,7 +362,7 @@ def test_an_objective_of_any_size(shape, loss, exponent):
     found = [bound_carried(solution, bound) for bound in ("primal", "dual", "midpoint")]
     if has_local_rows(problem):
         family = LocalRows(solution, 1.0)
-        found += [family.bounds(rows, never), family.bound_by_moves(rows), bound_to_second_order(family, rows)]
+        found += [family.bounds(rows), family.bound_by_moves(rows), bound_to_second_order(family, rows)]
     if has_row_models(problem):
         found += [WideRows(solution).bound_quickly(rows), WideRows(solution).bounds(rows, never, 3)]
     result = glru.loocv(solution, width=1e-6, max_seconds=5.0)
@@ -478,7 +470,7 @@ def test_columns_with_strengths_of_their_own():
     penalty = glru.L2(0.05 + 0.1 * np.arange(3))
     solution = glru.solve(make(glru.Logistic(), penalty, seed=5, **SHAPES["tall"]))
     scores, off = held_out(solution)
-    bounds = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows, never))
+    bounds = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows))
     assert_inside(scores, off, *bounds)
     assert np.isfinite(bounds[0]).sum() >= scores.size - 2
 

@@ -136,13 +136,10 @@ def _step_closer(solution: Solution) -> Solution:
     """
     problem, point, here = solution.problem, solution.point, solution.expansion
     constant = problem.loss.self_concordance
-    if solution.before is None or constant is None:
+    if solution.before is None or not constant:
         return solution
     base, hessian = solution.before
     here = expand(problem, point) if here is None else here
-    if constant == 0.0:
-        # One Hessian for all models; what is kept has the penalty's in it.
-        return solution if problem.quadratic.any() else replace(solution, expansion=replace(here, hessian=hessian))
     metric = make_column_metric(problem.totals, hessian)
     for _ in range(CHORD_STEPS if metric.eta < 1.0 else 0):
         assert here.rows is not None

@@ -27,6 +27,7 @@ from glru.linalg.factor import (
     cholesky,
     factor_on_host,
     invert_triangular,
+    multiply_triangular,
     solve_cholesky,
     solve_triangular,
     solve_upper,
@@ -154,16 +155,17 @@ class ColumnMetric(Metric):
         return self.__dict__ | {"_asked": None}  # the rows do not travel with the metric
 
     def _dense_norms(self, X: Matrix) -> Array:
-        norms = np.empty(X.shape[0])
-        height = max(64, CHUNK_BYTES // (8 * max(self.factor.shape[0], 1)))
-        for start in range(0, X.shape[0], height):
-            block = X[start : start + height].dense()
+        (n_rows, n_columns), squares = X.shape, np.empty(X.shape[0])
+        height, inverse = max(64, CHUNK_BYTES // (8 * max(self.size, 1))), self.inverse[:n_columns, :n_columns]
+        for start in range(0, n_rows, height):
+            here = slice(start, start + height)
+            block = X[here].dense()
             # The product with the inverse factor errs as little as a triangular solve here, and is far quicker.
-            solved = block @ self.inverse[: block.shape[1]]
+            solved = multiply_triangular(block, inverse)
+            squares[here] = np.einsum("ij,ij->i", solved, solved)
             if self.fit_intercept:
-                solved += self.inverse[-1]
-            norms[start : start + block.shape[0]] = np.sqrt(np.einsum("ij,ij->i", solved, solved))
-        return norms * (1.0 + self.solve_error) + self.tiny
+                squares[here] += np.square(block @ self.inverse[:n_columns, -1] + self.inverse[-1, -1])
+        return np.sqrt(squares) * (1.0 + self.solve_error) + self.tiny
 
     def _sparse_norms(self, X: Matrix) -> Array:
         """Norms of rows with few entries, as quadratic forms in the inverse."""

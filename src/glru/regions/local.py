@@ -168,6 +168,8 @@ def local_radius(constant: float, largest_norm: Array | float, nu: Array, expone
     with np.errstate(all="ignore"):
         # The exponent is a short chain of operations; its relative error counts as often as it is large.
         grown = nu * np.exp(exponent * (1.0 + FEW)) * (1.0 + FEW)
+        if constant == 0.0:
+            return np.where(np.isfinite(grown), grown, np.inf)
         product = constant * largest_norm * grown * (1.0 + FEW)
         radius = grown * np.where(product > 1e-8, -np.log1p(-product) / product, 1.0 + product) * (1.0 + FEW)
     return np.where((product < 1.0) & np.isfinite(radius), radius, np.inf)

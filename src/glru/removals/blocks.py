@@ -122,7 +122,7 @@ class BlockRemovals(OneScore):
 
     def local(self, places: Rows) -> Bounds:
         """The closed form with the exact largest norm of a row."""
-        return self.local_family.bounds(self.run.numbers[places], self.run.enough)
+        return self.local_family.bounds(self.run.numbers[places])
 
     def newton(self, places: Rows) -> Bounds:
         """Newton steps with the old Hessian, a pass over the data each."""

@@ -249,19 +249,16 @@ class SingleRemovals(OneScore):
         """Whether rows of one factor share the Hessian of their Newton steps, over the columns."""
         return self.has_local() and self.has_carried()
 
-    def carry(self, rows: Rows) -> Bounds:
-        """The paper's bound, from the old optimum."""
-        lower, upper = bound_carried(self.solution, "primal" if self.run.bound in ("auto", "local") else self.run.bound)
+    def carry(self, rows: Rows, usual: str = "primal") -> Bounds:
+        """The paper's bound, from the old optimum; ``usual``: which one unless another was asked for."""
+        lower, upper = bound_carried(self.solution, usual if self.run.bound in ("auto", "local") else self.run.bound)
         return lower[rows], upper[rows]
 
     def midpoint(self, rows: Rows) -> Bounds:
         """The smaller ball that an L2 penalty has around the old optimum, unless another bound was asked for."""
-        if self.problem.fit_intercept:
-            lower, upper = bound_centred(self.solution)
-            return lower[rows], upper[rows]
-        lower, upper = bound_carried(
-            self.solution, "midpoint" if self.run.bound in ("auto", "local") else self.run.bound
-        )
+        if not self.problem.fit_intercept:
+            return self.carry(rows, "midpoint")
+        lower, upper = bound_centred(self.solution)
         return lower[rows], upper[rows]
 
     def local(self, rows: Rows) -> Bounds:
@@ -271,7 +268,7 @@ class SingleRemovals(OneScore):
             mine = slice(None) if group.size == rows.size else np.searchsorted(rows, group)
             factor = float(self.run.factors[group[0]])
             family = self._make_local_family(factor)
-            bounds = family.bounds(group, self.run.enough)
+            bounds = family.bounds(group)
             for sharper in (self._bound_by_moves, self._bound_to_second_order):
                 left = np.flatnonzero(~self.run.enough(*bounds))
                 if left.size <= MANY_ROWS or left.size * self.problem.n_rows <= FEW_ENTRIES:

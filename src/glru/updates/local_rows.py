@@ -84,6 +84,9 @@ MAX_DRIFT = 0.05
 BASE_STEP_RATIO = 4.0
 """In blocks the base is found when its Newton step is at most this many times as long as a removal's own step."""
 
+SMALL_ETA = 1e-9
+"""Up to here a metric is so close to the Hessian that a direct training has found the optimum of a quadratic loss."""
+
 NEGLIGIBLE_MOVE = 1e-9
 """A step that moves no score by more than this (times the self-concordance constant) is not worth a pass."""
 
@@ -241,8 +244,10 @@ class RowRemovals:
         covered = (self.factors[0] <= factors) & (factors <= self.factors[1])
         return np.where(covered, factors, self.middle_factor), covered
 
-    def prepare(self, rows: Problem, values: RowValues | None = None, errors: Array | None = None) -> Removals:
-        """The removals of some rows; ``values``, ``errors``: their values and score errors at the base, if known."""
+    def prepare(
+        self, rows: Problem, values: RowValues | None = None, errors: Array | None = None, norms: Array | None = None
+    ) -> Removals:
+        """The removals of some rows; ``values``, ``errors``, ``norms``: their values and score errors at the base, and norms, if known."""
         factors, covered = self.find_own_factors(rows)
         extra = factors - self.middle_factor
         models = [self.step, self.loss_step] if extra.any() else [self.step]
@@ -259,7 +264,7 @@ class RowRemovals:
         if extra.any():
             moves += extra * products[:, 1]
             lengths = (lengths + np.abs(extra) * self.loss_step_norm) * (1.0 + FEW)
-        weights, norms = factors * rows.weights, self.metric.norms(rows.matrix)
+        weights, norms = factors * rows.weights, self.metric.norms(rows.matrix) if norms is None else norms
         leverages = weights * values.curvatures * norms**2
         shares = np.where(covered, 1.0 - self.eta - leverages * (1.0 + self.eta), 0.0)
         with np.errstate(all="ignore"):
@@ -299,6 +304,9 @@ class RowRemovals:
         """The steps of the closed form, at least the norms of the gradients after them (in the metric without each row), and exponents."""
         steps = self.steps(rows)
         with np.errstate(all="ignore"):
+            if self.constant == 0.0:
+                # One step is exact but for its rounding.
+                return steps, steps.residuals / np.sqrt(rows.metric_shares), np.zeros(())
             largest = largest_norm if moves is None else moves.other_norm
             exponents = self.constant * largest * steps.lengths * (1.0 + FEW)
             nu = newton_remainders(exponents) * steps.exact_lengths
@@ -389,8 +397,10 @@ class RowRemovals:
         self, rows: Removals, largest_norm: float, nu: Array, exponents: Array, rounding: Array | None = None
     ) -> tuple[Array, Array]:
         """:func:`removal_radii` of rows' candidates; ``rounding``: at least the norms of the gradients' errors."""
-        with np.errstate(all="ignore"):
-            theta = self.eta * (1.0 + rows.leverages) / rows.metric_shares
+        theta = np.zeros(())
+        if rounding is not None:
+            with np.errstate(all="ignore"):
+                theta = self.eta * (1.0 + rows.leverages) / rows.metric_shares
         # The step took two triangular solves and a quotient by 1 - l_i, of which norms that were rounded up are part.
         slack = 8.0 * (self.metric.solve_error + FEW)
         return removal_radii(self.constant, rows.metric_shares, largest_norm, nu, exponents, theta, slack, rounding)
@@ -415,6 +425,9 @@ class Start(Protocol):
     @property
     def expansion(self) -> Expansion | None: ...
 
+    @property
+    def before(self) -> tuple[Array, Array] | None: ...
+
 
 @final
 class LocalRows:
@@ -423,7 +436,7 @@ class LocalRows:
     In memory the base is one Newton step away from the start (``converged``), or a few where the first is not small: that
     takes out what training left, and the factor. The metric is the one before the last step; curvatures differ between the
     two by at most ``e^drift``, ``drift`` the largest move of a score, which is part of ``eta``. In blocks, where a step costs
-    a pass over the data, the base is the start itself unless its Newton step is long.
+    a pass over the data, the base is the start itself unless its Newton step is long, and under a quadratic loss where a direct training has ended.
 
     Parameters
     ----------
@@ -434,6 +447,8 @@ class LocalRows:
     highest : float, default=None
         Factors from ``factor`` up to this one are covered, too, while the base is that of ``factor``.
     """
+
+    before = None  # no Hessian is kept
 
     def __init__(self, start: Start, factor: float | None = None, highest: float | None = None) -> None:
         problem = self.problem = start.problem
@@ -449,7 +464,7 @@ class LocalRows:
         self._expansion: Expansion | None = None
         self._errors: Array | None = None
         with np.errstate(over="ignore", invalid="ignore"):
-            self._find_base(start.expansion)
+            self._find_base(start)
         self.usable = self.eta < MAX_ETA
 
     @property
@@ -457,22 +472,26 @@ class LocalRows:
         """What was summed at the base, of rows in memory; without a Hessian."""
         return self._expansion
 
-    def _find_base(self, here: Expansion | None) -> None:
+    def _find_base(self, start: Start) -> None:
         """Find the base and its metric."""
-        problem, floor = self.problem, Floor.of(self.problem.loss)
+        problem, floor, here = self.problem, Floor.of(self.problem.loss), start.expansion
+        quadratic = problem.in_memory and problem.loss.self_concordance == 0.0
         if problem.loss.piecewise:
             # The rows in their curved pieces are those at the start: what a step from there crosses is part of the proof.
             here = expand(problem, self.point, Floor(problem.loss, 0.0))
-        elif here is not None and here.hessian is None and here.rows is not None:
+        elif here is None or (here.hessian is None and here.rows is None):
+            here = expand(problem, self.point, None if problem.in_memory else floor)
+        if here.hessian is None and quadratic and start.before is not None:
+            # The training's Hessian is that of every model. Taking the penalty out of it costs a unit of the entry, which the metric's bound has room for.
+            here = replace(here, hessian=assemble_hessian(problem.totals, start.before[1], strength=-1.0))
+        elif here.hessian is None:
             here = _with_hessian(problem, here)
-        elif here is None or here.hessian is None:
-            here = expand(problem, self.point, floor)
         before = np.inf
         for k in range(MAX_METRICS):
             metric = self._metric(here, floor)
             if not metric.eta < MAX_ETA:
                 return
-            if problem.loss.piecewise:
+            if problem.loss.piecewise or (quadratic and start.before is not None and metric.eta <= SMALL_ETA):
                 self._place(here, metric, 0.0)
                 self.converged = True
                 return
@@ -576,9 +595,14 @@ class LocalRows:
     @property
     def largest_norm(self) -> float:
         """At least the largest norm of a row that counts: exact in memory, otherwise as far as it is known."""
-        if self.problem.in_memory and np.isinf(self._known_norm):
-            self.learn_norm(float(self.every.norms[self.problem.weights > 0.0].max()))
+        if self._norms is not None and np.isinf(self._known_norm):
+            self.learn_norm(float(self._norms[self.problem.weights > 0.0].max()))
         return min(self._known_norm, self.norm_bound)
+
+    @cached_property
+    def _norms(self) -> Array | None:
+        """At least the norms of all rows in the inverse metric, of rows in memory."""
+        return self.base.metric.norms(self.problem.matrix) if self.problem.in_memory else None
 
     @property
     def values(self) -> RowValues:
@@ -590,42 +614,44 @@ class LocalRows:
     def every(self) -> Removals:
         """The removals of all rows, which are in memory; some at a time, whose arrays stay in the cache and whose memory is used again."""
         if self.problem.n_rows <= PREPARED_ROWS:
-            return self.base.prepare(self.problem, self._values, self._errors)
+            return self.base.prepare(self.problem, self._values, self._errors, self._norms)
         found = np.empty((len(fields(Removals)), self.problem.n_rows))
-        for start in range(0, self.problem.n_rows, PREPARED_ROWS):
-            here = slice(start, start + PREPARED_ROWS)
-            values = None if self._values is None else self._values.take(here)
-            errors = None if self._errors is None else self._errors[here]
-            part = self.base.prepare(self.problem.take(here), values, errors)
+        for here in self._parts():
+            part = self._prepare(here, self.problem.take(here))
             for numbers, field in zip(found, fields(Removals), strict=True):
                 numbers[here] = getattr(part, field.name)
         return Removals(*found)
+
+    def _parts(self) -> Iterator[slice]:
+        """All rows in parts that are prepared at a time."""
+        for start in range(0, self.problem.n_rows, PREPARED_ROWS):
+            yield slice(start, min(start + PREPARED_ROWS, self.problem.n_rows))
+
+    def _prepare(self, rows: Rows | slice, part: Problem) -> Removals:
+        known = (None if many is None else many[rows] for many in (self._errors, self._norms))
+        return self.base.prepare(part, None if self._values is None else self._values.take(rows), *known)
 
     def removals(self, rows: Rows, part: Problem | None = None) -> Removals:
         """The removals of some rows; ``part``: the rows, if they were taken."""
         many = 4 * rows.size > self.problem.n_rows or "every" in self.__dict__
         if self.problem.in_memory and many:
             return self.every if rows.size == self.problem.n_rows else self.every.take(rows)
-        values = None if self._values is None else self._values.take(rows)
-        errors = None if self._errors is None else self._errors[rows]
-        return self.base.prepare(self.problem.take(rows) if part is None else part, values, errors)
+        return self._prepare(rows, self.problem.take(rows) if part is None else part)
 
-    def bounds(self, rows: Rows, decided: Decided) -> Bounds:
-        """Bounds of the rows' scores under the models trained without them, from one Newton step in closed form.
-
-        The largest norm of a row enters only the remainder: it is found exactly where the bound of it leaves rows open.
-        """
+    def bounds(self, rows: Rows) -> Bounds:
+        """Bounds of the rows' scores under the models trained without them, from one Newton step in closed form."""
         if not self.usable:
             return unbounded(rows.size)
-        removals = self.removals(rows)
         if self.problem.loss.piecewise:
-            return self._bound_on_pieces(removals)
-        if "every" in self.__dict__ or not self.problem.in_memory:
-            return self.base.closed_form(removals, self.largest_norm)
-        bounds = self.base.closed_form(removals, self.norm_bound)
-        if not np.all(decided(*bounds)):
-            bounds = intersect(bounds, self.base.closed_form(removals, self.largest_norm))
-        return bounds
+            return self._bound_on_pieces(self.removals(rows))
+        if "every" in self.__dict__ or not rows.size == self.problem.n_rows > PREPARED_ROWS:
+            return self.base.closed_form(self.removals(rows), self.largest_norm)
+        # Nothing of a part is kept but its bounds.
+        lower, upper = unbounded(rows.size)
+        for here in self._parts():
+            part = self._prepare(here, self.problem.take(here))
+            lower[here], upper[here] = self.base.closed_form(part, self.largest_norm)
+        return lower, upper
 
     def _bound_on_pieces(self, removals: Removals) -> Bounds:
         """Bounds from one Newton step in closed form between the kinks of a loss."""

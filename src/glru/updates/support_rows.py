@@ -38,6 +38,7 @@ class _Start(NamedTuple):
     problem: Problem
     point: Point
     expansion: Expansion | None = None
+    before: None = None
 
 
 def finds_supports_anywhere(problem: Problem) -> bool:
@@ -125,7 +126,7 @@ class SupportRows:
     @staticmethod
     def _bounds(family: LocalRows, rows: Rows, decided: Decided, n_steps: int) -> Bounds:
         """Bounds of rows whose support is proven."""
-        bounds = family.bounds(rows, decided)
+        bounds = family.bounds(rows)
         left = np.flatnonzero(~decided(*bounds))
         if left.size:
             more = family.refined(rows[left], decided, n_steps)
