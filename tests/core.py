@@ -110,7 +110,7 @@ from glru.updates.centred_rows import Balls, bound_centred, has_centred
 from glru.updates.chord_folds import ChordFolds, FoldRows, has_chords, step_radii
 from glru.updates.class_blocks import ClassBlocks
 from glru.updates.class_folds import ClassFolds, has_class_folds
-from glru.updates.class_rows import ClassCandidates, ClassRows, SingleRows
+from glru.updates.class_rows import ClassCandidates, ClassRows
 from glru.updates.class_space import class_space, has_cheap_space, has_class_space
 from glru.updates.columns import (
     FoldColumns,
@@ -138,7 +138,6 @@ from glru.updates.local_rows import LocalRows, RowCandidates, RowRemovals, has_l
 from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
 from glru.updates.product_rows import ProductRows, has_product_rows
 from glru.updates.refits import Refits
-from glru.updates.refitted_classes import ClassRefits
 from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
 from glru.updates.row_models import RowModels, has_row_models, has_wide_rows
 from glru.updates.second_order import bound_to_second_order
@@ -160,7 +159,6 @@ __all__ = [
     "ClassEllipsoid",
     "ClassFolds",
     "ClassMetric",
-    "ClassRefits",
     "ClassRows",
     "Columns",
     "Contest",
@@ -207,7 +205,6 @@ __all__ = [
     "Screened",
     "SecondMoments",
     "SingleRemovals",
-    "SingleRows",
     "SmoothColumns",
     "Solution",
     "Steps",

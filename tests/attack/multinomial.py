@@ -17,7 +17,6 @@ from tests.certificates.test_multinomial import problems, wide_problems
 from tests.core import (
     ClassBall,
     ClassBlocks,
-    ClassCandidates,
     ClassEllipsoid,
     ClassFolds,
     ClassRows,
@@ -143,7 +142,6 @@ def removals(random: np.random.Generator) -> Iterator[Answer]:
         family = ClassRows(problem, solution.point)
         if family.usable:
             yield "ClassRows, closed form", flat, *(ends.ravel() for ends in family.bounds(rows, reference))
-            yield "ClassRows, single precision", flat, *(ends.ravel() for ends in _first(family, rows, reference))
             for n_steps in (1, 3):
                 found = family.refined(rows, reference, never, n_steps)
                 yield f"ClassRows, {n_steps} steps", flat, *(ends.ravel() for ends in found)
@@ -188,12 +186,6 @@ def _step_together(
         reference = int(np.argmax(lower[0, n_scores:] == 0.0))
         leads = [(scores[reference][0] - value, 2 * doubt) for value, doubt in scores[:n_scores]]
         yield scores[:n_scores] + leads, lower[0], upper[0]
-
-
-def _first(family: ClassRows, rows: Any, reference: Any) -> tuple[Any, Any]:
-    """Bounds around Newton steps, from the slopes of all rows in single precision."""
-    found = ClassCandidates.first(family, family.removals(rows), reference).certify()
-    return found.lower.T, found.upper.T
 
 
 def hostile_wide_classes(random: np.random.Generator) -> glru.Problem:

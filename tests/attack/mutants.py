@@ -617,10 +617,10 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.refitted_rows:WideCandidates._certificate", inside(local_radius=scaled(1e-3)), REFITS
     ),
     "gradients-of-refitted-classes-forgotten": Mutant(
-        "glru.updates.refitted_classes:ClassRefitCandidates._certificate", inside(local_radius=scaled(1e-3)), REFITS
+        "glru.updates.class_rows:ClassCandidates.certify", inside(removal_radius=scaled(1e-3)), REFITS
     ),
     "errors-of-refitted-classes-forgotten": Mutant(
-        "glru.updates.refitted_classes:ClassRefitCandidates._rounding", scaled(0.0), REFITS
+        "glru.updates.class_rows:ClassCandidates._rounding", scaled(0.0), REFITS
     ),
     "refitted-rows-that-cross-kinks-carry-nothing": Mutant(
         "glru.updates.refitted_rows:TallCandidates._piece_depths", result(lambda depths: depths + np.inf), REFITS
@@ -912,14 +912,8 @@ MUTANTS: dict[str, Mutant] = {
     "classes-remainder-of-the-closed-form-forgotten": Mutant(
         "glru.updates.class_removals:ClosedForm.bounds", inside(newton_remainders=nothing), CLASSES
     ),
-    "classes-what-linear-slopes-miss-forgotten": Mutant(
-        "glru.updates.class_rows:SingleRows.measure",
-        result(lambda found: (0.0 * found[0], *found[1:])),
-        CLASSES,
-    ),
-    "classes-single-sums-taken-as-exact": Mutant("glru.updates.class_rows:SingleRows.unit", scaled(0.0), CLASSES),
-    "classes-single-moves-taken-as-exact": Mutant(
-        "glru.updates.class_rows:SingleRows.move_errors", scaled(0.0), CLASSES
+    "classes-refits-leave-the-whole-metric": Mutant(
+        "glru.updates.class_removals:ClassRemovals.own_shares", scaled(1e3), REFITS
     ),
     "classes-rows-of-large-norms-carry-nothing": Mutant(
         "glru.updates.class_rows:ClassRows.near", result(lambda near: (*near[:2], 0.1 * near[2])), CLASSES

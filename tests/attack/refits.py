@@ -15,7 +15,6 @@ from tests.attack.multinomial import exact_model, hostile_wide_classes, queries_
 from tests.certificates.test_multinomial import problems
 from tests.core import (
     UNIT,
-    ClassRefits,
     ClassRows,
     Refits,
     TallRefits,
@@ -127,9 +126,10 @@ def refitted_classes(random: np.random.Generator) -> Iterator[Answer]:
     flat = [value for line in exact for value in line]
     start, mine = (solution, refits) if problem.scaling == "sum" else (summed(solution), refits.summed(problem))
     with np.errstate(all="ignore"):
-        family = WideClasses(start, mine) if wide else ClassRefits(ClassRows(start.problem, start.point), mine)
+        family = WideClasses(start, mine) if wide else ClassRows(start.problem, start.point, mine)
         for n_steps in (1, 4):
-            found = family.bounds(rows, reference, lambda lower, _: np.zeros(len(lower), dtype=bool), n_steps)
+            bound = family.bounds if wide else family.refined
+            found = bound(rows, reference, lambda lower, _: np.zeros(len(lower), dtype=bool), n_steps)
             yield f"{type(family).__name__} with refits, {n_steps} steps", flat, *(ends.ravel() for ends in found)
         found = leave_one_out(solution, refits=refits, width=random.choice([None, 1e-6]), max_seconds=2.0).bounds
     scores = [value for line in exact for value in line[: problem.n_scores]]

@@ -17,7 +17,6 @@ from tests.core import (
     ClassRows,
     Point,
     Refits,
-    SingleRows,
     WideClasses,
     certify,
     class_space,
@@ -126,7 +125,7 @@ def test_held_out_intervals_hold_the_retrained_scores(seed):
 
 
 def first_bounds(family, rows, reference):
-    """Bounds around Newton steps, from the slopes of all rows in single precision."""
+    """Bounds around Newton steps, from the slopes of all rows."""
     found = ClassCandidates.first(family, family.removals(rows), reference).certify()
     return found.lower.T, found.upper.T
 
@@ -135,7 +134,6 @@ def first_bounds(family, rows, reference):
 def test_steps_in_double_precision_hold_the_retrained_scores_as_far_as_rounding_goes(seed):
     problem, rng = problems(seed), np.random.default_rng(seed)
     family = ClassRows(problem, glru.solve(problem, tol=1e-9).point)
-    vars(family)["single"] = None
     rows = rng.choice(problem.n_rows, 3, replace=False)
     reference = rng.integers(0, problem.n_scores, rows.size)
     lower, upper = family.refined(rows, reference, lambda low, high: np.zeros(len(low), bool), 12)
@@ -173,46 +171,6 @@ def test_slopes_of_all_rows_give_narrower_bounds_than_their_norms():
         np.subtract(*ends[::-1]) for ends in (family.bounds(rows, reference), first_bounds(family, rows, reference))
     )
     assert np.median(narrow[:, 0]) < 0.1 * np.median(wide[:, 0])
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_single_precision_errs_by_no_more_than_is_said(seed):
-    rng = np.random.default_rng(seed)
-    X, y = rng.integers(-9, 10, (700, 6)).astype(float), rng.integers(0, 4, 700)
-    weight = rng.integers(0, 3, 700).astype(float)
-    problem = glru.Problem(X, y, glru.Multinomial(), glru.L2(1.0), True, scaling="sum", sample_weight=weight)
-    family = ClassRows(problem, glru.solve(problem).point)
-    single, left_out = family.single, np.arange(5)
-    # Moves of few bits are exact in single precision, others are not.
-    exact = rng.integers(-40, 41, (4, 7, 5)) / 2.0**12
-    rough = exact + rng.normal(size=exact.shape) * 1e-3
-    for moves in (exact, rough):
-        flat = (moves / single.scales[:, None]).astype(np.float32)
-        found = np.einsum("kj,ajm->kam", single.rows, flat, dtype=np.float32)
-        truth = np.einsum("kj,ajm->kam", np.column_stack([X, np.ones(700)]).astype(LONG), moves.astype(LONG))
-        worst = np.abs(found - truth)[weight > 0.0].max(axis=(0, 1))
-        assert np.all(worst <= single.move_errors(moves.reshape(28, 5), 4))
-        assert (worst.max() > 0.0) == (moves is rough)
-    gradients, moved, _, sizes = single.measure(family, left_out, exact.reshape(28, 5), 3)
-    truth = np.einsum("kj,ajm->kam", np.column_stack([X, np.ones(700)]).astype(LONG), exact.astype(LONG))
-    likely = family.values.likely.astype(LONG)[:, :, None]
-    off = truth - np.sum(likely * truth, axis=1, keepdims=True)
-    after = likely * np.exp(off)
-    missed = weight[:, None, None] * (after / after.sum(axis=1, keepdims=True) - likely * (1.0 + off))
-    missed[left_out, :, left_out], truth[left_out, :, left_out] = 0.0, 0.0
-    assert np.allclose(moved, np.ptp(truth[weight > 0.0], axis=1).max(axis=0), rtol=1e-6)
-    sums = np.einsum("kj,kam->ajm", np.column_stack([X, np.ones(700)]), missed)
-    errors = np.abs(gradients - sums) / problem.totals.column_norms[None, :, None] / sizes
-    assert 0.0 < errors.max() <= single.unit + 1e-12
-
-
-def test_columns_that_single_precision_loses_are_left_to_double():
-    problem = problems(204)
-    X = problem.matrix.dense().copy()
-    X[:, 0] *= 1e-160
-    small = problem.derive(X=X)
-    assert SingleRows.of(problem, problem.totals.column_norms) is not None
-    assert SingleRows.of(small, small.totals.column_norms) is None
 
 
 def test_rows_of_large_norms_carry_no_more_of_the_hessian_than_is_said():

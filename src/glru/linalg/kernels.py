@@ -358,59 +358,6 @@ def add_ranges(moves, weights, ranges):  # type: ignore[no-untyped-def]
                 ranges[j] = between if between > ranges[j] else ranges[j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def class_remainders(moves, likely, weights, near, ranges, near_ranges, squares):  # type: ignore[no-untyped-def]
-    """Turn moves ``t`` (rows, classes, models; single precision) into what weighted linearised slopes miss, ``s (p(z + t) - p - h t)``.
-
-    Raises ``ranges`` to the largest range over the classes of a row with a weight, ``near_ranges`` to that of a row near, and adds the squares of what slopes
-    miss, weighted, to ``squares``. With ``e`` the moves measured from their mean under ``p``, ``f = exp(e) - 1 - e`` to the order 14 and ``F`` the mean of ``f``,
-    ``p (f - F (1 + e)) / (1 + F)`` does not cancel.
-    """
-    n_rows, n_classes, n_models = moves.shape
-    low, high, mean, total = np.empty(n_models), np.empty(n_models), np.empty(n_models), np.empty(n_models)
-    offs, curved = np.empty((n_classes, n_models)), np.empty((n_classes, n_models))
-    for i in range(n_rows):
-        weight, counted, is_near = weights[i], 1.0 if weights[i] > 0.0 else 0.0, near[i]
-        low[:] = 0.0
-        high[:] = 0.0
-        mean[:] = 0.0
-        total[:] = 0.0
-        for a in range(n_classes):
-            share = likely[i, a]
-            for j in range(n_models):
-                move = np.float64(moves[i, a, j]) - np.float64(moves[i, 0, j])
-                low[j] = move if move < low[j] else low[j]
-                high[j] = move if move > high[j] else high[j]
-                mean[j] += share * move
-                offs[a, j] = move
-        for a in range(n_classes):
-            share = likely[i, a]
-            for j in range(n_models):
-                e = offs[a, j] - mean[j]
-                q = e * e
-                tail = (1.0 / 479001600.0 + e / 6227020800.0) + q / 87178291200.0
-                tail = (1.0 / 3628800.0 + e / 39916800.0) + q * tail
-                tail = (1.0 / 40320.0 + e / 362880.0) + q * tail
-                tail = (1.0 / 720.0 + e / 5040.0) + q * tail
-                tail = (1.0 / 24.0 + e / 120.0) + q * tail
-                tail = q * ((0.5 + e / 6.0) + q * tail)
-                offs[a, j] = e
-                curved[a, j] = tail
-                total[j] += share * tail
-        for j in range(n_models):
-            between = counted * (high[j] - low[j])
-            ranges[j] = between if between > ranges[j] else ranges[j]
-            between *= is_near
-            near_ranges[j] = between if between > near_ranges[j] else near_ranges[j]
-            high[j] = 1.0 / (1.0 + total[j])
-        for a in range(n_classes):
-            share = likely[i, a]
-            for j in range(n_models):
-                missed = (share * high[j]) * (curved[a, j] - total[j] * (1.0 + offs[a, j]))
-                squares[j] += weight * (missed * missed)
-                moves[i, a, j] = weight * missed
-
-
 @njit(cache=True, nogil=True, error_model="numpy")  # where every factor underflows, slopes are not numbers
 def class_slopes(factors, likely, y, weights, left_out, squares):  # type: ignore[no-untyped-def]
     """Turn factors of unnormalised probabilities (rows, classes, models) into weighted slopes ``s (p - e_y)``, zeros for a row that a model leaves out.

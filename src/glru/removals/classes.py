@@ -27,6 +27,7 @@ from glru.regions.classes import ClassBall, has_class_ball, has_classes, make_un
 from glru.removals.blocks import MODELS_AT_ONCE, split_open
 from glru.removals.refitted import summed
 from glru.removals.single import TIGHT_ETA
+from glru.solution import Solution
 from glru.solvers import train
 from glru.solvers.multinomial import ROW_SPACE_TOL, approach_classes
 from glru.solvers.newton import Stop
@@ -35,7 +36,6 @@ from glru.updates.class_folds import ClassFolds, has_class_folds
 from glru.updates.class_rows import ClassRows
 from glru.updates.class_space import class_space, has_cheap_space, has_class_space
 from glru.updates.refits import Refits
-from glru.updates.refitted_classes import ClassRefits
 from glru.updates.wide_classes import WideClasses
 
 NARROWING = 32.0
@@ -91,8 +91,14 @@ class ClassRemovals(Removals):
     @cached_property
     def family(self) -> ClassRows:
         """All removals with one score per class."""
-        family = ClassRows(self.problem, self.solution.point)
-        return family if family.converged else ClassRows(self.problem, self.run.accurate_solution.point)
+        family = self._make_family(self.solution)
+        return family if family.converged else self._make_family(self.run.accurate_solution)
+
+    def _make_family(self, start: Solution) -> ClassRows:
+        refits = self.refits
+        if refits is not None and self.problem.scaling == "mean":
+            start, refits = summed(start), refits.summed(self.problem)
+        return ClassRows(start.problem, start.point, refits)
 
     @cached_property
     def _sharp(self) -> ClassRows:
@@ -138,20 +144,11 @@ class ClassRemovals(Removals):
 
     def newton(self, rows: Rows) -> Bounds:
         """The candidates written down in full, and more steps where needed."""
-        reference, narrow = self.reference[rows], self.run.width is not None
-        return self._tight.refined(rows, reference, self.run.is_enough_on_average, BATCH_STEPS, narrow)
-
-    @cached_property
-    def _refitted(self) -> ClassRefits:
-        assert self.refits is not None
-        if self.problem.scaling == "sum":
-            return ClassRefits(self.family, self.refits)
-        start = summed(self.solution)
-        return ClassRefits(ClassRows(start.problem, start.point), self.refits.summed(self.problem))
+        return self._tight.refined(rows, self.reference[rows], self.run.is_enough_on_average, BATCH_STEPS)
 
     def refitted(self, rows: Rows) -> Bounds:
         """Newton candidates with one score per class under preprocessing that is fitted again, and more steps where needed."""
-        return self._refitted.bounds(rows, self.reference[rows], self.run.enough, BATCH_STEPS)
+        return self.family.refined(rows, self.reference[rows], self.run.enough, BATCH_STEPS)
 
     def over_rows(self, rows: Rows) -> Bounds:
         """Newton candidates over the rows of wide data, and more steps where needed."""

@@ -166,6 +166,9 @@ class ClassRemovals:
         ``h``.
     shares : array
         The metric without the row is at least this share of the metric; nothing is proven where it is not above 0.
+    smallest, spreads, fill_sizes : array
+        At least the least factor of a strength or weight, and 1; at least what moved fills change of scores, times the roots of the curvatures, and of the lead of a class
+        over another, both under a model whose norm in the metric is 1.
     moves : array of shape (n_rows, n_classes)
         What the part of a step that does not depend on the row does to its scores.
     multipliers : array of shape (n_rows, n_classes)
@@ -200,10 +203,22 @@ class ClassRemovals:
         self.leverages = (size + self.weights * room) * (1.0 + FEW)
         shares = 1.0 - family.eta - self.leverages * (1.0 + family.eta)
         self.shares = np.where(family.covered[rows], shares, 0.0)
+        fills, unit = family.fill_norms[:, rows], 1.0 + gamma(family.fill_norms.shape[0] + 16)
+        self.smallest = np.where(family.refits.together[rows], family.refits.smallest[rows], 0.0)
+        # The norm of a difference of two classes: the sum of two norms is at most the root of two times that of their squares.
+        self.spreads, self.fill_sizes = family.filled_spread @ fills * unit, np.sqrt(2.0) * fills.sum(axis=0) * unit
         self.moves = self._base_moves()
         right = self.weights[:, None] * (self.slopes + curved(self.curvatures, self.moves))
         self.multipliers = self.solve(right)
         self.shifts = self.moves + curved(self.forms, self.multipliers)
+
+    def own_shares(self, lost: float = 0.0) -> Array:
+        """At least the shares of the metric that the Hessians of the rows' own problems have; ``lost``: of the metric, what is left out of them."""
+        with np.errstate(all="ignore"):
+            shares = self.shares - lost
+            thetas = self.spreads / np.sqrt(shares)
+            found = self.smallest * np.square(np.maximum(1.0 - thetas, 0.0)) * shares * (1.0 - FEW)
+        return np.where((shares > 0.0) & (self.smallest > 0.0) & (thetas < 1.0), found, 0.0)
 
     def take(self, places: NDArray[Any] | slice) -> "ClassRemovals":
         """Some of the rows."""

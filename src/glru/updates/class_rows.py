@@ -1,12 +1,15 @@
-r"""The removal of any single row with one score per class: a Newton step in closed form, then steps written down in full.
+r"""The removal of any single row with one score per class, with refitted preprocessing or without: a Newton step in closed form, then steps written down in full.
 
 The closed form is :mod:`glru.updates.class_removals`. Where it leaves a row open, its candidate is written down: the moves of all rows' scores are one product with the
 data, its exact gradient another one, for all candidates of a batch.
 
 A candidate is the exact sum of the stored base and the stored move, so that scores of the base, and their errors, are the same for all of them.
+
+Where preprocessing is fitted again without each row (:class:`~glru.updates.refits.Refits`), candidates are certified in the same metric, of which the Hessians of their own problems
+have at least a known share, as in :mod:`glru.updates.refitted_rows`. A fill that moves by ``f`` in column ``j`` moves the scores of a row by ``f W_j``, a vector over the classes. Its
+variance under the row's probabilities is at most :math:`\min(\tfrac12, \operatorname{tr} h) |f W_j|^2`, and :math:`|W_j| \le (\sum_a \|e_{ja}\|^2)^{1/2} \|W\|_M`.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -16,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect
-from glru.linalg import FEW, TINY, Array, Matrix, gamma, powers_of_two, to_host
-from glru.linalg.arrays import SMALL
+from glru.linalg import FEW, TINY, Array, Matrix, gamma, to_host
 from glru.linalg.class_tables import table_loops
 from glru.losses import Multinomial
 from glru.losses.logistic import softmax
@@ -28,35 +30,27 @@ from glru.regions.classes import count_unknowns, make_unbounded_queries, widen_q
 from glru.updates.batch import Certified, Decided, tighten
 from glru.updates.carried_rows import removal_factors
 from glru.updates.class_removals import ClassBase, ClassRemovals, Rows, curved, removal_radius, weight_share
-from glru.updates.gradients import Descent, conjugate_gradients
+from glru.updates.gradients import Descent
 from glru.updates.local_rows import MAX_DRIFT, MAX_ETA, MAX_METRICS
+from glru.updates.refits import Refits
 
 MAX_OTHER = 0.1
 """Rows whose weight makes the others' grow by a factor that differs by more than this share from the usual one are left to later steps."""
 
 CHUNK = 1 << 19
-"""Numbers of a work array: scores of all rows and classes under candidates that take exact steps together, or forms of some rows."""
+"""Numbers of a work array: forms of some rows."""
 
 MAX_LOST = 0.5
 """Rows of large norms that carry more than this share of the metric are not left out of it."""
 
+MIN_SHARE = 1e-6
+"""Rows without which refits leave less than this share of the metric without the row are left to steps of their own."""
+
 DEVICE_ROWS = 1 << 12
 """Rows of which a device makes sums in one product; those of more are added, so that rounding does not grow with the number of rows."""
 
-SINGLE_HEIGHT, SINGLE_TINY = 128, 1e-30
-"""Rows of which sums are made in single precision, and then added in double: rounding does not grow with the number of rows. At most what underflow takes from a sum of so many."""
-
-NARROW_UNIT = 0.01
-"""Sums in single precision whose rounding may be a larger share of the sizes of their terms, as norms, do not make bounds narrow."""
-
 SMALL_CLOSED_FORM = 2e9
 """Operations, a tenth of a second: candidates of a problem whose closed form costs less may cost as much as those of one where it does not."""
-
-MAX_MOVED = 2.0
-"""Ranges of moves up to which a series of 14 terms stands for the exponential."""
-
-STEP_ACCURACY = 0.03
-"""Share of a gradient that a Newton step with a model's own Hessian may leave; in a few steps that is enough."""
 
 CACHED, CACHED_SCORES = 1 << 16, 320
 """Scores of a part of the rows under the candidates that are measured together, and those of one row: they stay in the cache of a core."""
@@ -95,6 +89,8 @@ class ClassRows:
         Rows in memory.
     start : Point or ClassBase
         A model near the optimum; or the base, of which these are some of the rows.
+    refits : Refits, default=None
+        What else leaving out each row changes; losses are summed then, not averaged.
 
     Attributes
     ----------
@@ -107,9 +103,10 @@ class ClassRows:
     base: ClassBase
     home: "Home | None" = None
 
-    def __init__(self, problem: Problem, start: Point | ClassBase) -> None:
+    def __init__(self, problem: Problem, start: Point | ClassBase, refits: Refits | None = None) -> None:
         assert isinstance(problem.loss, Multinomial)
-        self.problem, self.loss = problem, problem.loss
+        self.problem, self.loss, self.is_refitted = problem, problem.loss, refits is not None
+        self.refits = Refits(alone=np.zeros(problem.n_rows, dtype=bool)) if refits is None else refits
         self.factors, self.converged, self.usable = removal_factors(problem), False, False
         if isinstance(start, ClassBase):
             self._cover(start.middle)
@@ -200,11 +197,6 @@ class ClassRows:
         return weights, float(norms[order[best]]), float(lost[best])
 
     @cached_property
-    def single(self) -> "SingleRows | None":
-        """The rows in single precision, if the base is one of dense rows in memory."""
-        return SingleRows.of(self.problem, self.totals.column_norms) if self.home is None else None
-
-    @cached_property
     def slope_norm(self) -> float:
         """The norm as a gradient that errors of size 1 in the slopes (in the metric of the weights) can have."""
         columns = np.tile(self.totals.column_norms, self.problem.n_scores)
@@ -218,7 +210,7 @@ class ClassRows:
     def affordable(self, times: float) -> int:
         """Rows whose candidates are expected to cost so many times what the closed form of all rows does, or what that of a small problem does."""
         n_rows, n_scores, size = self.problem.n_rows, self.problem.n_scores, count_unknowns(self.problem)
-        # Operations, roughly: the Hessian and the forms, the factor; two products in single precision and what is done to every score, four triangular solves.
+        # Operations, roughly: the Hessian and the forms, the factor; two products and what is done to every score, four triangular solves.
         closed = 1.5 * n_rows * float(size) ** 2 + float(size) ** 3
         return int(
             times * max(closed, SMALL_CLOSED_FORM) / (n_rows * (size + 25.0 * n_scores) + 4.0 * float(size) ** 2)
@@ -243,103 +235,96 @@ class ClassRows:
         removals = self.removals(rows)
         return removals.scores + removals.shifts
 
-    def refined(self, rows: Rows, reference: Rows, decided: Decided, n_steps: int, narrow: bool = False) -> Bounds:
-        """Bounds after Newton steps, each written down in full and certified by its own gradient; ``narrow``: whether more than labels is asked for."""
+    def refined(self, rows: Rows, reference: Rows, decided: Decided, n_steps: int) -> Bounds:
+        """Bounds after Newton steps, each written down in full and certified by its own gradient."""
         lower, upper = make_unbounded_queries(rows.size, self.problem.n_scores)
         if not self.usable:
             return lower, upper
         removals = self.removals(rows)
-        proven = np.flatnonzero(removals.shares > 0.0)
+        proven = np.flatnonzero((removals.own_shares() > MIN_SHARE * removals.shares) & (removals.shares > 0.0))
         # On a device the models of as many rows as it keeps busy, on the host of all of them.
         height = max(1, proven.size if self.metric.arrays.stable else self.metric.arrays.batch // self.model.size)
         for start in range(0, proven.size, height):
             places = proven[start : start + height]
             first = ClassCandidates.first(self, self.removals(rows[places]), reference[places])
-            # Single precision is made for many scores. In an ill-conditioned metric its rounding would weigh in narrow bounds.
-            first.is_first &= places.size * self.problem.n_rows * self.problem.n_scores >= SMALL and (
-                not narrow or (self.single is not None and self.single.unit * self.slope_norm < NARROW_UNIT)
-            )
-            found = tighten(first, lambda low, high: decided(low.T, high.T), n_steps, exact=first.exact)
+            found = tighten(first, lambda low, high: decided(low.T, high.T), n_steps)
             lower[places], upper[places] = found.lower.T, found.upper.T
         return lower, upper
 
+    @cached_property
+    def fills(self) -> Array:
+        """The moves of the fills, a row per column with fills, a column per removal."""
+        fills, columns = self.refits.fills, self.refits.filled_columns
+        return np.zeros((0, self.problem.n_rows)) if fills is None else fills[:, columns].T
 
-@final
-@dataclass(frozen=True, eq=False)
-class SingleRows:
-    """Dense rows in single precision, their columns scaled by powers of two."""
+    @cached_property
+    def fill_errors(self) -> Array:
+        """How far a fill may be off, one entry per column with fills."""
+        columns = self.problem.matrix.dense(self.refits.filled_columns)
+        return self.refits.error * np.abs(columns).max(axis=0, initial=0.0)
 
-    rows: NDArray[np.float32]  # shape (n_rows, n_unknowns): the rows, with a 1 for an intercept, times the scales
-    scales: Array  # shape (n_unknowns,): the scales, which bring the norm of a column near 1
-    weights: Array  # shape (n_rows,): the weights as shares of the largest
-    most: float  # the largest weight
-    longest: float  # at least the largest norm of a scaled row that counts
+    @cached_property
+    def fill_norms(self) -> Array:
+        """At least ``|f_j| (sum_a |e_ja|^2)^(1/2)``, a row per column with fills, a column per removal."""
+        columns, n_scores = self.refits.filled_columns, self.problem.n_scores
+        if not columns.size:
+            return np.zeros(self.fills.shape)
+        axes = np.sqrt(np.square(self.metric.axis_norms.reshape(n_scores, -1)[:, columns]).sum(axis=0))
+        sizes = np.abs(self.fills) + self.fill_errors[:, None]
+        return sizes * (axes * (1.0 + gamma(n_scores + 8)))[:, None]
 
-    @classmethod
-    def of(cls, problem: Problem, column_norms: Array) -> "SingleRows | None":
-        """The rows of a problem; None where they are not dense, on a device, or not numbers in single precision."""
-        if not (problem.in_memory and problem.arrays.stable and problem.matrix.stores_zeros):
-            return None
-        scales, width = powers_of_two(np.square(column_norms)), column_norms.size
-        most, rows = float(problem.weights.max()), np.empty((problem.n_rows, width), dtype=np.float32)
-        longest, used, small = 0.0, problem.weights > 0.0, ~(scales * column_norms > 0.5)
-        for part, X in _row_parts(problem, max(64, CHUNK // width)):
-            block = X.dense() if not problem.fit_intercept else np.column_stack([X.dense(), np.ones(X.shape[0])])
-            block = block * scales
-            if block[:, small].any():
-                # Nothing is known of the share of a column that underflows but where its norm is near 1.
-                return None
-            rows[part] = block
-            squares = np.einsum("ij,ij->i", block, block)[used[part]]
-            longest = max(longest, float(np.sqrt(squares.max(initial=0.0))))
-        if not (np.isfinite(rows).all() and np.isfinite(longest)):
-            return None
-        return cls(rows, scales, problem.weights / most, most, longest * (1.0 + gamma(width + 8)))
+    @cached_property
+    def filled_spread(self) -> Array:
+        """At least ``sqrt(sum_k s_k min(1/2, tr h_k) m_kj)``, one entry per column with fills."""
+        likely, eta = self.values.likely, self.eta
+        traces = np.minimum(np.sum(likely * (1.0 - likely), axis=1) * (1.0 + eta) + gamma(likely.shape[1] + 8), 0.5)
+        return np.sqrt((self.problem.weights * traces) @ self.refits.mask * (1.0 + gamma(self.problem.n_rows + 8)))
 
-    @property
-    def unit(self) -> float:
-        """An entry of a gradient is off by at most this share of the product of the norms of its column and of the slopes: a part's rounding, that of both factors and of the sum of the parts."""
-        return _single_gamma(SINGLE_HEIGHT + 4) * (1.0 + FEW) + gamma(len(self.rows) + 8)
+    @cached_property
+    def fill_sums(self) -> tuple[float, float]:
+        """The norms as gradients that slopes of size 1 (in the metric of the weights) have through the moved fills and their errors."""
+        columns = self.refits.filled_columns
+        if not columns.size:
+            return 0.0, 0.0
+        spread = np.sqrt(self.problem.weights @ self.refits.mask) * (1.0 + gamma(self.problem.n_rows + 8))
+        found = []
+        for sizes in (np.abs(self.fills).max(axis=1), self.fill_errors):
+            slack = np.zeros((self.problem.n_scores, self.metric.width))
+            slack[:, columns] = sizes * spread * (1.0 + FEW)
+            found.append(self.metric.gradient_norm(np.zeros(slack.size), slack.ravel()))
+        return found[0] + found[1], found[1]
 
-    @property
-    def tiny(self) -> float:
-        """What numbers that underflow are missing from a gradient, as an error of the slopes."""
-        return SINGLE_TINY * len(self.rows) * self.most * (1.0 + self.longest)
+    @cached_property
+    def largest_factor(self) -> float:
+        """At least the largest factor of a weight, and 1."""
+        factors = self.refits.class_factors
+        return 1.0 if factors is None else max(1.0, float(factors.max()) * (1.0 + FEW + self.refits.error))
 
-    def move_errors(self, moves: Array, n_scores: int) -> Array:
-        """At least how far any score's move under each model is off."""
-        scaled = moves.reshape(n_scores, self.scales.size, -1) / self.scales[:, None]
-        lengths = np.sqrt(np.einsum("ajm,ajm->am", scaled, scaled).max(axis=0)) * (1.0 + gamma(self.scales.size + 8))
-        # Both factors are rounded, then their product.
-        return _single_gamma(self.scales.size + 4) * self.longest * lengths + SINGLE_TINY * (1.0 + self.longest) * (
-            1.0 + lengths
-        )
+    @cached_property
+    def group_gradients(self) -> Array:
+        """The gradients of the losses of each group of rows at the base: groups, classes, columns."""
+        assert self.refits.class_factors is not None
+        groups = self.refits.list_groups(self.problem)[:, None]
+        each = range(self.refits.class_factors.shape[1])
+        return np.array([loss_gradient(self.problem, np.where(groups == k, self.slopes, 0.0)) for k in each])
 
-    def measure(self, family: ClassRows, left_out: Rows, moves: Array, size: int) -> tuple[Array, Array, Array, Array]:
-        """What linearised slopes miss, as gradients of the losses, the largest ranges of moves, those of rows near, and the norms of what slopes miss."""
-        from glru.linalg.kernels import class_remainders
+    def refit_gradients(self, rows: Rows) -> Array:
+        """What refitted strengths and weights add to the gradients at the base, a column per removal."""
+        refits, found = self.refits, np.zeros((*self.model.shape, rows.size))
+        if refits.strengths is not None:
+            changes = self.problem.quadratic[:, None] * (refits.strengths[rows].T - 1.0)
+            found[:, : self.problem.n_columns] += changes * self.point.coef[:, :, None]
+        if refits.class_factors is not None:
+            found += np.einsum("gaj,mg->ajm", self.group_gradients, refits.class_factors[rows] - 1.0)
+        return found.reshape(-1, rows.size)
 
-        problem, width, n_models = family.problem, self.scales.size, left_out.size
-        models = (moves.reshape(problem.n_scores, width, -1) / self.scales[:, None]).astype(np.float32)
-        near, likely = (family.near[0] > 0.0).astype(np.float64), family.values.likely
-        gradients = np.zeros((width, problem.n_scores, n_models))
-        moved, near_moved, squares = np.zeros(n_models), np.zeros(n_models), np.zeros(n_models)
-        for start in range(0, n_models, size):
-            here = slice(start, min(start + size, n_models))
-            flat, mine = _flatten(np, models[:, :, here]), left_out[here]
-            found = gradients[:, :, here].reshape(width, -1)
-            for top in range(0, problem.n_rows, SINGLE_HEIGHT):
-                part = slice(top, min(top + SINGLE_HEIGHT, problem.n_rows))
-                scores = self.rows[part] @ flat
-                table = scores.reshape(part.stop - top, problem.n_scores, -1)
-                owners = np.flatnonzero((mine >= top) & (mine < part.stop))
-                table[mine[owners] - top, :, owners] = 0.0
-                weights = self.weights[part]
-                class_remainders(table, likely[part], weights, near[part], moved[here], near_moved[here], squares[here])
-                found += self.rows[part].T @ scores
-            gradients[:, :, here] = found.reshape(width, problem.n_scores, -1)
-        gradients *= (self.most / self.scales)[:, None, None]
-        return np.swapaxes(gradients, 0, 1), moved, near_moved, np.sqrt(self.most * squares)
+    def strengths(self, rows: Rows) -> Array:
+        """The strengths of the penalty without each of some rows, one column each; one column where they stay."""
+        strengths = self.metric.strengths[:, None]
+        if self.refits.strengths is not None:
+            strengths = np.repeat(strengths, rows.size, axis=1)
+            strengths[: self.problem.n_columns] *= self.refits.strengths[rows].T
+        return strengths
 
 
 @final
@@ -349,121 +334,62 @@ class ClassCandidates:
     ``moves``: from the base, one column per candidate.
     """
 
-    cost = 0.0
+    cost, contraction = 0.0, np.inf
 
     def __init__(
-        self, family: ClassRows, removals: ClassRemovals, reference: Rows, moves: Array, exact: bool = False
+        self,
+        family: ClassRows,
+        removals: ClassRemovals,
+        reference: Rows,
+        moves: Array,
+        descent: Descent | None = None,
     ) -> None:
         self.family, self.removals, self.reference, self.moves = family, removals, reference, moves
-        self.exact_steps, self.contraction, self.is_first = exact, 1.0 if exact else np.inf, False
-        self.descent = Descent(family.metric.arrays)
+        self.descent = Descent(family.metric.arrays) if descent is None else descent
         self.gradients: Any = None
         self.corrections: Any = None
 
     @classmethod
     def first(cls, family: ClassRows, removals: ClassRemovals, reference: Rows) -> "ClassCandidates":
-        """The candidates of the closed form."""
+        """The candidates of the closed form, and of a step that refitted strengths and weights add."""
         put = family.metric.arrays.put
         steps = family.metric.solve(_spread(family, removals, removals.multipliers))
         steps += put(family.base.step.ravel())[:, None]
         if removals.extra.any():
             steps += put(family.base.loss_step.ravel())[:, None] * put(removals.extra)
-        found = cls(family, removals, reference, steps)
-        found.is_first = True
-        return found
+        if family.is_refitted:
+            steps = steps - _solve(family, removals, family.refit_gradients(removals.rows))
+        return cls(family, removals, reference, steps)
 
     def certify(self) -> Certified:
-        """Bounds of the left-out rows' queries; of the first candidates in single precision, where these do not move far."""
-        rows = self.family.single if self.is_first else None
-        if rows is None:
-            return self._certify()
-        found = self._bound_first(rows)
-        far = np.flatnonzero(~np.isfinite(found.norms))
-        if far.size:
-            alone = ClassCandidates(self.family, self.removals.take(far), self.reference[far], self.moves[:, far])
-            more = alone._certify()
-            for mine, theirs in zip(found, more, strict=True):
-                mine[..., far] = theirs
-            self.gradients[:, far], self.corrections[far] = alone.gradients, alone.corrections
-        return found
-
-    def _certify(self) -> Certified:
         """Bounds of the left-out rows' queries, from the gradients in the metric without the row."""
         family, removals, metric = self.family, self.removals, self.family.metric
-        n_scores = family.problem.n_scores
         xp, put = metric.arrays.xp, metric.arrays.put
-        losses, own, moved, near_moved, sizes = self._measure() if metric.arrays.stable else self._device_measure()
-        models = xp.reshape(self.moves, (n_scores, metric.width, -1)) + put(family.model)[:, :, None]
-        strengths, gauge = put(metric.strengths)[:, None], put(metric.gauge)[:, None]
+        models = xp.reshape(self.moves, (family.problem.n_scores, metric.width, -1)) + put(family.model)[:, :, None]
+        losses, own, moved, near_moved, sizes = (
+            self._measure(models) if metric.arrays.stable else self._device_measure()
+        )
+        strengths, gauge = put(family.strengths(removals.rows)), put(metric.gauge)[:, None]
         gradients = put(removals.factors) * losses + strengths * models + gauge * xp.sum(models, axis=0)
         self.gradients = xp.reshape(gradients, self.moves.shape)
-        first, second = self._move_errors()
+        first, second = self._move_errors(models)
         wrong = 2.0 * (family.totals.largest_norm * first + second)
-        rounding = self._rounding(models, losses, first, second, sizes, moved + wrong)
+        rounding = self._rounding(models, losses, strengths, first, second, sizes, moved + wrong)
         with np.errstate(all="ignore"):
             gradients = (metric.columns.gradient_norms(self.gradients) + rounding) * (1.0 + FEW) + TINY
-            nu, floors = (
-                np.where(removals.shares > 0.0, norms / np.sqrt(removals.shares), np.inf)
-                for norms in (gradients, rounding)
-            )
-            radius = removal_radius(nu, moved + wrong, removals.shares, family.largest_norm)
             _, largest, lost = family.near
+            shares, near_shares = removals.own_shares(), removals.own_shares(lost * (1.0 + FEW))
+            nu, floors = (norms / np.sqrt(shares) for norms in (gradients, rounding))
+            radius = removal_radius(nu, moved + wrong, shares, family.largest_norm + removals.fill_sizes)
             if lost > 0.0:
-                shares = removals.shares - lost * (1.0 + FEW)
-                near = removal_radius(gradients / np.sqrt(shares), near_moved + wrong, shares, largest)
+                near_nu, largest_norms = gradients / np.sqrt(near_shares), largest + removals.fill_sizes
+                near = removal_radius(near_nu, near_moved + wrong, near_shares, largest_norms)
                 radius = np.minimum(radius, near)
         lengths = np.sqrt(family.problem.squared_row_norms[removals.rows]) * (1.0 + gamma(family.problem.n_columns + 4))
         scores = removals.scores + own
         errors = removals.errors + lengths * first + second + TINY + FEW * np.abs(scores).max(axis=1)
         lower, upper = self._bounds(scores, errors, nu, moved + wrong, radius, rounding)
         return Certified(lower.T, upper.T, nu, floors)
-
-    def _bound_first(self, rows: "SingleRows") -> Certified:
-        r"""Bounds around the first candidates, exact Newton steps, from what the linearised slopes of the other rows miss, in single precision.
-
-        The gradient there is :math:`\sum_k s_k R_k \otimes x_k`, :math:`R = p(z + t) - p - h t`, and what is left of the Newton equation. An error ``u`` of the moves changes
-        ``R`` by :math:`(\bar h - h) u` with :math:`|\bar h - h| \preceq (e^T - 1) h`, ``T`` at least the range of a move: by Cauchy's inequality, together by at most
-        :math:`(e^T - 1) (\sum_k s_k u_k^\top h_k u_k)^{1/2}`, and so does an error of the scores, which changes ``h t`` in addition.
-        """
-        family, removals, problem = self.family, self.removals, self.family.problem
-        _, largest, lost = family.near
-        losses, moved, near_moved, sizes = rows.measure(family, removals.rows, self.moves, self._together)
-        closed = removals.closed_form(self.reference)
-        self.gradients = (removals.factors * losses).reshape(self.moves.shape)
-        with np.errstate(all="ignore"):
-            root = np.sqrt(removals.shares)
-            single = rows.move_errors(self.moves, problem.n_scores)
-            # The stored steps are off by what two triangular solves and a sum miss.
-            missed = 4.0 * (family.metric.solve_error + FEW) * (removals.base_norms + removals.sizes)
-            wrong = 2.0 * single + family.largest_norm * missed + FEW * moved
-            exponents, near_moved = (moved + wrong) * (1.0 + FEW) + TINY, near_moved + wrong
-            unit, total = gamma(4 * problem.n_scores + EXPONENTS + 64), float(np.sqrt(family.totals.weight_sum))
-            # Errors of probabilities count as errors of the scores.
-            scores, score = family.base.error_size + 2.0 * unit * total, family.base.largest_error + 2.0 * unit
-            spread = np.sqrt(removals.factors) * (single * total + scores) + missed * np.sqrt(1.0 + family.eta)
-            off = np.expm1(exponents) * spread + np.expm1(2.0 * score) * closed.deltas
-            off = off * np.exp(4.0 * score) * (1.0 + FEW)
-            # The tail of the series, and the rounding of a row's terms, by class at most the shares of p.
-            tail = exponents**15 / math.factorial(15) * np.exp(exponents) + unit * exponents
-            size = (
-                sizes * (1.0 + unit) * (rows.unit + family.base.share)
-                + 8.0 * np.exp(2.0 * exponents) * tail * total
-                + rows.tiny
-            )
-            rounding = removals.factors * size * family.slope_norm + (off + closed.residuals) * root
-            rounding = rounding * (1.0 + FEW) + TINY
-            norms = (family.metric.columns.gradient_norms(self.gradients) + rounding) * (1.0 + FEW)
-            nu = np.where((removals.shares > 0.0) & (exponents < MAX_MOVED), norms / root, np.inf)
-            radius = removal_radius(nu, exponents, removals.shares, family.largest_norm)
-            if lost > 0.0:
-                shares = removals.shares - lost * (1.0 + FEW)
-                # What is off in the metric of all other rows may be longer in that of those near.
-                longer = nu * root + off * (np.sqrt(1.0 + family.eta) - root)
-                near = removal_radius(longer / np.sqrt(shares) * (1.0 + FEW), near_moved, shares, largest)
-                radius = np.minimum(radius, near)
-            lower, upper = self._bounds(closed.scores, closed.errors, nu, exponents, radius, rounding)
-        # What single precision loses is no floor: the next certificate is computed in double.
-        return Certified(lower.T, upper.T, nu, np.zeros(nu.shape))
 
     @property
     def _together(self) -> int:
@@ -485,42 +411,43 @@ class ClassCandidates:
         depth = self._height + family.totals.n_rows // self._height + n_blocks + 2
         return max(family.base.share, weight_share(family.problem, depth))
 
-    def _tables(self) -> Iterator[tuple[slice, slice, Matrix, Array]]:
-        """The moves of the rows' scores by groups of candidates and parts of the rows, a left-out row's as zeros."""
-        n_scores, width = self.family.problem.n_scores, self.family.metric.width
-        moves = self.moves.reshape(n_scores, width, -1)
-        return _tables(self.family.problem, self.removals.rows, moves, self._together, self._height)
-
-    def _measure(self) -> tuple[Array, Array, Array, Array, Array]:
+    def _measure(self, models: Array) -> tuple[Array, Array, Array, Array, Array]:
         """Gradients of the losses, moves of the left-out rows' scores, the largest range of a move of another row and of one near, and the sizes of the slopes.
 
         The size is ``sqrt(sum_i s_i (1 - p_iy)^2)``, which no class's slopes exceed.
         """
-        family, rows = self.family, self.removals.rows
-        moves = self.moves.reshape(family.problem.n_scores, family.metric.width, -1)
+        family, rows, columns = self.family, self.removals.rows, self.family.refits.filled_columns
+        moves, own = self.moves.reshape(models.shape), _compute_own_scores(family, self.removals, self.moves)
         if family.home is None:
             near, _, lost = family.near
+            refits = ClassFills(family.refits.mask, columns, family.fills[:, rows], models) if columns.size else None
+            if refits is not None:
+                own += refits.moves_of(rows)
+            factors = family.refits.class_factors
+            weights = None if factors is None else (factors[rows].T, family.refits.list_groups(family.problem))
             likely, cut = family.values.likely, near if lost > 0.0 else None
-            found = measure(family.problem, rows, likely, moves, self._together, self._height, cut)
+            found = measure(family.problem, rows, likely, moves, self._together, self._height, cut, refits, weights)
         else:
             found = family.home.problem.sum(
                 _measure_block, family.point, moves, self._together, self._height, own=family.home.places(rows)
             )
-        own = _compute_own_scores(family, self.removals, self.moves)
-        return found.gradients, own, found.moved, found.near, np.sqrt(found.squares)
+        return found.gradients, own, found.moved, found.near, family.largest_factor * np.sqrt(found.squares)
 
-    def _move_errors(self) -> tuple[Array, Array]:
+    def _move_errors(self, models: Any) -> tuple[Array, Array]:
         """A row's computed move is off by at most ``|x| first + second`` from that of the stored candidate."""
-        problem = self.family.problem
-        xp = self.family.metric.arrays.xp
-        steps = xp.reshape(self.moves, (problem.n_scores, self.family.metric.width, -1))
+        family, problem = self.family, self.family.problem
+        xp, columns = family.metric.arrays.xp, family.refits.filled_columns
+        steps = xp.reshape(self.moves, models.shape)
         unit = gamma(problem.n_columns + 3) * (1.0 + gamma(problem.n_columns + 8))
         squares = to_host(xp.max(xp.sum(xp.square(steps[:, : problem.n_columns, :]), axis=1), axis=0))
         first = unit * np.sqrt(squares) * (1.0 + gamma(problem.n_columns + 8))
-        if not problem.fit_intercept:
-            return first, np.zeros_like(first)
-        second = unit * to_host(xp.max(xp.abs(steps[:, -1, :]), axis=0))
-        return first, second
+        second = unit * to_host(xp.max(xp.abs(steps[:, -1, :]), axis=0)) if problem.fit_intercept else 0.0 * first
+        if columns.size:
+            sizes, unit = np.abs(models[:, columns]), gamma(columns.size + problem.n_columns + 8)
+            moved = np.einsum("jm,ajm->am", np.abs(family.fills[:, self.removals.rows]), sizes).max(axis=0)
+            # The sum with the fills is rounded as well: by its parts, and by what the data alone gives.
+            second = second + unit * moved + np.einsum("j,ajm->am", family.fill_errors, sizes).max(axis=0)
+        return first * (1.0 + FEW), second * (1.0 + FEW)
 
     def _device_measure(self) -> tuple[Any, Array, Array, Array, Array]:
         """:meth:`_measure` on a device, where the moves and the gradients stay."""
@@ -560,26 +487,34 @@ class ClassCandidates:
         found, near = np.concatenate(moved), np.concatenate(near_moved)
         return xp.concat(gradients, axis=2), own, found, near, np.sqrt(np.concatenate(squares))
 
-    def _rounding(self, models: Any, losses: Any, first: Array, second: Array, size: Array, exponents: Array) -> Array:
-        """At least the norms of the gradients' errors; ``exponents``: at least the largest range of a row's move."""
-        family, problem, totals = self.family, self.family.problem, self.family.totals
-        n_scores, high = problem.n_scores, self.removals.factors
+    def _rounding(
+        self, models: Any, losses: Any, strengths: Any, first: Array, second: Array, size: Array, exponents: Array
+    ) -> Array:
+        """At least the norms of the gradients' errors, and of what factors and fills within their errors change; ``exponents``: at least the largest range of a row's move."""
+        family, problem, totals, refits = self.family, self.family.problem, self.family.totals, self.family.refits
+        n_scores, high, rows = problem.n_scores, self.removals.factors, self.removals.rows
         size = size * (1.0 + gamma(totals.n_rows + 2 * n_scores + EXPONENTS))
         wrong = family.base.error_size + totals.norm * first + float(np.sqrt(totals.weight_sum)) * second
-        share = self._share + 2.0 * gamma(2 * n_scores + EXPONENTS)
-        spread = share * size * (1.0 + FEW)
-        # As ClassSums.score_error, at scores that have moved from those of the metric.
+        share = self._share + FEW + 2.0 * gamma(2 * n_scores + EXPONENTS)
+        through = family.slope_norm + family.fill_sums[0]
+        # What the slopes' errors are worth through rows as they are, and through rows, fills and factors within their errors.
+        spread = (share + refits.error) * size * through + size * family.fill_sums[1]
+        # As ClassSums.score_error, at scores that have moved from those of the metric, for rows with moved fills and weights with factors.
         with np.errstate(over="ignore"):
-            grown = np.exp((exponents + 4.0 * family.base.largest_error) * (1.0 + FEW))
-        wrong = wrong * grown * np.sqrt((1.0 + max(family.eta, 0.0)) / family.base.middle) * (1.0 + FEW)
+            grown = np.exp((exponents + 4.0 * family.base.largest_error) * (1.0 + FEW)) * family.largest_factor
+        held = np.sqrt((1.0 + max(family.eta, 0.0)) / family.base.middle) + self.removals.spreads
+        wrong = wrong * grown * held * (1.0 + FEW)
         xp, put, sizes = family.metric.arrays.xp, family.metric.arrays.put, abs(models)
-        sizes = put(family.metric.strengths)[:, None] * sizes + put(family.metric.gauge)[:, None] * xp.sum(
-            sizes, axis=0
-        )
+        sizes = strengths * sizes + put(family.metric.gauge)[:, None] * xp.sum(sizes, axis=0)
         sizes += put(high) * abs(losses)
         axes = family.metric.axis_norms
         outer = gamma(n_scores + 16) * to_host(put(axes) @ xp.reshape(sizes, (axes.size, -1)))
-        return (high * (spread * family.slope_norm + wrong) + outer) * (1.0 + FEW) + TINY
+        if refits.strengths is not None:
+            # The metric is at least the penalty's: |Lam v| <= |Lam^(1/2) v| in its inverse; a factor errs by its error times max(1, rho).
+            scaled = np.maximum(refits.strengths[rows].T, 1.0) * models[:, : problem.n_columns]
+            lengths = np.sqrt(np.einsum("j,ajm->m", problem.quadratic, np.square(scaled)) * (1.0 + family.eta))
+            outer = outer + refits.error * lengths * (1.0 + gamma(n_scores * problem.n_columns + 8))
+        return (high * (spread + wrong) + outer) * (1.0 + FEW) + TINY
 
     def _bounds(
         self, scores: Array, errors: Array, nu: Array, exponents: Array, radius: Array, rounding: Array
@@ -591,8 +526,11 @@ class ClassCandidates:
         what the step does to it up to ``(e^rho - 1 + 2 theta) |query| |g|``.
         """
         family, removals, metric = self.family, self.removals, self.family.metric
-        norms = removals.norms(self.reference)
+        norms = removals.norms(self.reference) + removals.fill_sizes[:, None]
         bounds = widen_queries(scores, norms * radius[:, None], errors, self.reference)
+        if family.is_refitted:
+            # The Hessian without the row is not that of the problem.
+            return bounds
         solved = metric.solve(self.gradients)
         seen = _compute_own_scores(family, removals, solved)
         right = removals.weights[:, None] * curved(removals.curvatures, seen)
@@ -615,59 +553,16 @@ class ClassCandidates:
 
     def step(self, members: NDArray[np.bool_]) -> "ClassCandidates":
         """Some of the candidates after one more Newton step."""
-        family, removals, corrections = self.family, self.removals.take(members), self.corrections[members]
+        family, removals = self.family, self.removals.take(members)
 
-        def newton(moves: Any, gradients: Any) -> Any:
-            if self.exact_steps:
-                return -_newton_directions(family, removals, moves, gradients)
-            return -family.metric.solve(gradients + _spread(family, removals, corrections))
+        def newton(_: Any, gradients: Any) -> Any:
+            return -family.metric.solve(gradients + _spread(family, removals, self.corrections[members]))
 
-        known = newton if self.exact_steps or self.descent.last is None else None
+        # The first certificate has found what the row takes from the step.
+        known = newton if self.descent.last is None and self.corrections is not None else None
         solve, noise = partial(_solve, family, removals), np.zeros(members.size)
         moves, descent = self.descent.next(members, self.moves, self.gradients, noise, solve, known)
-        found = ClassCandidates(family, removals, self.reference[members], moves, self.exact_steps)
-        found.descent = descent
-        return found
-
-    def exact(self, members: NDArray[np.bool_]) -> "ClassCandidates | None":
-        """Some of the candidates as they are, for steps with the Hessian of each; None where each product is a pass over blocks."""
-        if self.family.home is not None:
-            return None
-        removals, moves = self.removals.take(members), self.family.metric.arrays.take(self.moves, members)
-        return ClassCandidates(self.family, removals, self.reference[members], moves, True)
-
-
-def _newton_directions(family: ClassRows, removals: ClassRemovals, moves: Any, gradients: Any) -> Any:
-    """The inverses of the models' own Hessians times their gradients, by conjugate gradients; without proof."""
-    problem, metric, arrays = family.problem, family.metric, family.metric.arrays
-    X, n_scores, xp, found = problem.matrix, problem.n_scores, arrays.xp, []
-    size = min(64, max(8, (CHUNK if arrays.stable else arrays.batch) // max(1, n_scores * problem.n_rows)))
-    strengths, gauge = arrays.put(metric.strengths)[:, None], arrays.put(metric.gauge)[:, None]
-    base = arrays.put(family.values.likely)[:, :, None]
-    for start in range(0, moves.shape[1], size):
-        here = slice(start, min(start + size, moves.shape[1]))
-        mine = removals.take(here)
-        shape = problem.n_rows, n_scores, here.stop - start
-        models = _flatten(xp, xp.reshape(moves[:, here], (n_scores, metric.width, -1)))
-        likely = xp.reshape(xp.exp(_compute_batch_scores(X, models, problem.fit_intercept)), shape) * base
-        likely /= xp.sum(likely, axis=1)[:, None, :]
-        weights = problem.weights[:, None] * mine.factors
-        weights[mine.rows, np.arange(mine.rows.size)] = 0.0
-        weights = arrays.put(weights)
-
-        def product(vectors: Any, likely: Any = likely, weights: Any = weights) -> Any:
-            lines = xp.reshape(vectors, (n_scores, metric.width, -1))
-            scores = xp.reshape(_compute_batch_scores(X, _flatten(xp, lines), problem.fit_intercept), likely.shape)
-            scores -= xp.sum(likely * scores, axis=1)[:, None, :]
-            scores *= likely
-            scores *= weights[:, None, :]
-            image = _compute_batch_gradients(X, xp.reshape(scores, (problem.n_rows, -1)), problem.fit_intercept)
-            image = xp.permute_dims(xp.reshape(image, (metric.width, n_scores, -1)), (1, 0, 2))
-            return xp.reshape(image + strengths * lines + gauge * xp.sum(lines, axis=0), vectors.shape)
-
-        solve = partial(_solve, family, mine)
-        found.append(conjugate_gradients(arrays, product, solve, gradients[:, here], STEP_ACCURACY))
-    return arrays.concatenate(found, 1)
+        return ClassCandidates(family, removals, self.reference[members], moves, descent)
 
 
 def _solve(family: ClassRows, removals: ClassRemovals, vectors: Any) -> Any:
@@ -676,6 +571,36 @@ def _solve(family: ClassRows, removals: ClassRemovals, vectors: Any) -> Any:
     seen = _compute_own_scores(family, removals, solved)
     more = removals.solve(removals.weights[:, None] * curved(removals.curvatures, seen))
     return family.metric.solve(vectors + _spread(family, removals, more))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ClassFills:
+    """Fills that move without each row: ``mask`` tells which values of some columns, ``moves`` by how much (columns, models); ``models``: the models themselves."""
+
+    mask: Array
+    columns: Rows
+    moves: Array
+    models: Array
+
+    @cached_property
+    def shifts(self) -> Array:
+        """What they do to the scores, by columns: columns, classes, models."""
+        return self.moves[:, None, :] * np.swapaxes(self.models[:, self.columns], 0, 1)
+
+    def moves_of(self, rows: Rows) -> Array:
+        """What they do to the scores of the left-out rows, one line each."""
+        return np.einsum("mc,cam->ma", self.mask[rows], self.shifts)
+
+    def add_moves(self, table: Array, lines: slice, here: slice) -> None:
+        """Add what they do to scores of some rows under some models."""
+        shifts = self.shifts[:, :, here]
+        table += (self.mask[lines] @ shifts.reshape(len(shifts), -1)).reshape(table.shape)
+
+    def add_gradients(self, gradients: Array, table: Array, lines: slice, here: slice) -> None:
+        """Add what weighted slopes give through the moved values."""
+        found = (self.mask[lines].T @ table.reshape(len(table), -1)).reshape(-1, *table.shape[1:])
+        gradients[:, self.columns, here] += self.moves[:, here] * np.swapaxes(found, 0, 1)
 
 
 @final
@@ -695,18 +620,27 @@ class Measured:
 
 
 def measure(
-    part: Problem, rows: Rows, likely: Array, moves: Array, size: int, height: int, near_weights: Array | None = None
+    part: Problem,
+    rows: Rows,
+    likely: Array,
+    moves: Array,
+    size: int,
+    height: int,
+    near_weights: Array | None = None,
+    fills: ClassFills | None = None,
+    factors: tuple[Array, Rows] | None = None,
 ) -> Measured:
     """What candidates do to the rows of a part.
 
     ``rows``: the row that each candidate leaves out, a negative number where that is not in the part. ``likely``: the probabilities at the base.
-    ``moves``: classes, columns, candidates. ``near_weights``: of the rows near, if not all are.
+    ``moves``: classes, columns, candidates. ``near_weights``: of the rows near, if not all are. ``factors``: of the weights of groups of rows, one column per
+    candidate, and the rows' groups.
     """
     n_scores, width, n_models = moves.shape
     loops = table_loops(part.n_rows * n_scores * n_models)
     gradients, squares, moved = np.zeros(moves.shape), np.zeros(n_models), np.zeros(n_models)
     near = moved if near_weights is None else np.zeros(n_models)
-    for here, lines, X, scores in _tables(part, rows, moves, size, height):
+    for here, lines, X, scores in _tables(part, rows, moves, size, height, fills):
         table = scores.reshape(scores.shape[0], n_scores, -1)
         loops.add_ranges(table, part.weights[lines], moved[here])
         if near_weights is not None:
@@ -715,8 +649,12 @@ def measure(
         loops.class_slopes(
             table, likely[lines], part.y[lines], part.weights[lines], rows[here] - lines.start, squares[here]
         )
+        if factors is not None:
+            table *= factors[0][factors[1][lines]][:, None, here]
         found = _compute_batch_gradients(X, scores, part.fit_intercept)
         gradients[:, :, here] += np.swapaxes(found.reshape(width, n_scores, -1), 0, 1)
+        if fills is not None:
+            fills.add_gradients(gradients, table, lines, here)
     return Measured(gradients, moved, near, squares)
 
 
@@ -727,7 +665,7 @@ def _measure_block(part: Problem, places: Rows | None, base: Point, moves: Array
 
 
 def _tables(
-    part: Problem, rows: Rows, moves: Array, size: int, height: int
+    part: Problem, rows: Rows, moves: Array, size: int, height: int, fills: ClassFills | None
 ) -> Iterator[tuple[slice, slice, Matrix, Array]]:
     """The moves of the rows' scores by groups of ``size`` candidates and ``height`` rows, a left-out row's as zeros."""
     n_scores, _, n_models = moves.shape
@@ -738,6 +676,8 @@ def _tables(
         for lines, X in parts:
             scores = _compute_batch_scores(X, models, part.fit_intercept)
             table = scores.reshape(scores.shape[0], n_scores, -1)
+            if fills is not None:
+                fills.add_moves(table, lines, here)
             owners = np.flatnonzero((mine >= lines.start) & (mine < lines.stop))
             table[mine[owners] - lines.start, :, owners] = 0.0
             yield here, lines, X, scores
@@ -747,12 +687,6 @@ def _row_parts(problem: Problem, height: int) -> list[tuple[slice, Matrix]]:
     """All rows in parts of at most ``height``."""
     ends = [slice(k, min(k + height, problem.n_rows)) for k in range(0, problem.n_rows, height)]
     return [(part, problem.matrix[part]) for part in ends]
-
-
-def _single_gamma(n: int) -> float:
-    """:func:`~glru.linalg.gamma` in single precision."""
-    unit = n * 2.0**-24
-    return unit / (1.0 - unit)
 
 
 def _flatten(xp: Any, models: Any) -> Any:
