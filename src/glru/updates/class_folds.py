@@ -16,7 +16,7 @@ A move of range ``r`` of a row's scores changes :math:`q_i` by a factor within :
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, final
 
@@ -46,8 +46,8 @@ MAX_STEPS, MAX_PRODUCTS, MAX_TRIALS = 30, 100, 8
 INEXACT, MIN_INEXACT = 0.1, 1e-4
 """Shares of a gradient that any step may leave, and that every step may: single precision reaches no less."""
 
-NEAR = 0.3
-"""The common model is near enough where its gradient is at most this share of the folds' gradients there."""
+NEAR = 0.01
+"""The common model is near enough where its gradient is at most this share of that at zero: the folds are about as far from each other."""
 
 CONVERGING = 0.3
 """Metrics are made once a step has left no more than this share of the gradients."""
@@ -353,39 +353,14 @@ class ClassFolds:
             found.put(long, self.at(place.models[long] + lengths[long][:, None, None] * steps[long], active[long]))
         return found
 
-    def _find_gradients_apart(self, place: Place) -> Array:
-        """What the folds' gradients at a common model, the only one of a place, are in addition to that of the mean weights; without proof."""
-        apart, d = self.weights[:-1] - self.weights[-1], self.n_columns
-        rows = np.flatnonzero(apart.any(axis=0))
-        whole = 2 * rows.size > self.problem.n_rows
-        rows = np.arange(self.problem.n_rows) if whole else rows
-        own = np.eye(self.n_scores, dtype=np.float32)[self.problem.y[rows]].T
-        likely = place.likely[0] if whole else place.likely[0][:, rows]
-        forces = ((apart if whole else apart[:, rows]) / self.largest_weight).astype(np.float32)
-        forces = (forces[:, None, :] * (likely - own)).reshape(-1, rows.size)
-        found = np.zeros((len(forces), self.size))
-        if whole:
-            for part, block in zip(self.parts, self.single, strict=True):
-                found += _back(block, forces[:, part])
-            found *= self.largest_weight / self.units
-            if self.free:
-                found[:, :d] += self.center * found[:, d:]
-        else:
-            matrix = self.problem.matrix[rows]
-            found[:, :d] = _back(matrix.dense() if matrix.stores_zeros else matrix.data, forces)
-            found[:, d:] = forces.sum(axis=1, keepdims=True)
-            found *= self.largest_weight
-        penalties = (self.strengths[:-1] - self.strengths[-1])[:, None, :] * place.models
-        return found.reshape(len(apart), self.n_scores, self.size) + penalties
-
     def find_common(self, budget: Budget = UNLIMITED) -> Point:
-        """The model of the folds' mean weights, roughly: no farther from it than the folds are."""
+        """The model of the folds' mean weights, roughly."""
         mean = np.array([len(self.folds)])
         place = self.at(np.zeros((1, self.n_scores, self.size)), mean)
         self.renew_blocks(place, mean)
+        first = self.lengths_of(place.gradients)[0]
         for _ in range(MAX_STEPS):
-            size, others = self.lengths_of(place.gradients)[0], self.lengths_of(self._find_gradients_apart(place))
-            if budget.spent or size <= NEAR * others.max():
+            if budget.spent or self.lengths_of(place.gradients)[0] <= NEAR * first:
                 break
             ahead = self.advance(place, mean, np.full(1, INEXACT))
             if np.array_equal(ahead.models, place.models):
@@ -459,11 +434,9 @@ class ClassFolds:
         models = np.repeat(pack_classes(start, self.free)[None], active.size, axis=0)
         models -= models.mean(axis=1, keepdims=True)
         metrics: dict[int, FoldMetric] = {}
-        mean, shared = np.array([active.size]), self._shares_metric()
-        place = self.at(models[:1], mean)
+        shared, place = self._shares_metric(), self.at(models, active)
         if self.solve is None:
-            self.renew_blocks(place, mean)
-        place = replace(place, models=models.copy(), gradients=place.gradients + self._find_gradients_apart(place))
+            self.renew_blocks(place, active)
         before, inexact = self.lengths_of(place.gradients), np.full(active.size, INEXACT)
         for _ in range(MAX_STEPS):
             if not active.size or budget.spent:
