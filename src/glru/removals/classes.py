@@ -26,7 +26,6 @@ from glru.refine import bound_classes, train_classes
 from glru.regions.classes import ClassBall, has_class_ball, has_classes, make_unbounded_queries
 from glru.removals.blocks import MODELS_AT_ONCE, split_open
 from glru.removals.refitted import summed
-from glru.removals.single import TIGHT_ETA
 from glru.solution import Solution
 from glru.solvers import train
 from glru.solvers.multinomial import ROW_SPACE_TOL, approach_classes
@@ -101,18 +100,6 @@ class ClassRemovals(Removals):
         return ClassRows(start.problem, start.point, refits)
 
     @cached_property
-    def _sharp(self) -> ClassRows:
-        """The family in the metric at its own base, not at the model one Newton step before it."""
-        family = ClassRows(self.problem, self.family.point)
-        return family if family.usable and family.eta < self.family.eta else self.family
-
-    @property
-    def _tight(self) -> ClassRows:
-        """The family, in a closer metric where narrow intervals are asked for and the error of the metric would weigh in them."""
-        sharp = self.run.width is not None and self.family.usable and self.family.eta > TIGHT_ETA
-        return self._sharp if sharp else self.family
-
-    @cached_property
     def wide(self) -> WideClasses | None:
         """All removals from wide data; None: of data that is not, or whose rows have no factor."""
         refits = self.refits
@@ -144,7 +131,7 @@ class ClassRemovals(Removals):
 
     def newton(self, rows: Rows) -> Bounds:
         """The candidates written down in full, and more steps where needed."""
-        return self._tight.refined(rows, self.reference[rows], self.run.is_enough_on_average, BATCH_STEPS)
+        return self.family.refined(rows, self.reference[rows], self.run.is_enough_on_average, BATCH_STEPS)
 
     def refitted(self, rows: Rows) -> Bounds:
         """Newton candidates with one score per class under preprocessing that is fitted again, and more steps where needed."""

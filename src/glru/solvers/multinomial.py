@@ -172,7 +172,7 @@ class _Products:
     """Newton directions by conjugate gradients in front of the diagonal blocks, or of the diagonal."""
 
     def __init__(self, problem: Problem, solve: Callable[[Array], Array] | None = None) -> None:
-        self.problem, self.n_products, self.last, self.is_shared = problem, 0, np.inf, solve is not None
+        self.problem, self.n_products, self.last, self.is_shared = problem, 0, 0, solve is not None
         self.strengths = read_strengths(problem)
         self.solve = solve
 
@@ -181,10 +181,16 @@ class _Products:
             self.solve = self.blocks(likely, sampled=True)
         elif self.last > STALE and not self.is_shared:
             self.solve = self.blocks(likely)
-        before = self.n_products
-        found = self._conjugate_gradients(likely, gradient, accuracy)
-        self.last = self.n_products - before
-        return found
+        solve = self.solve
+        found, self.last = class_conjugate_gradients(
+            lambda vectors: self._product(likely, vectors[0])[None],
+            lambda vectors: np.asarray(solve(vectors[0]))[None],
+            -gradient[None],
+            np.array([accuracy]),
+            MAX_PRODUCTS,
+        )
+        self.n_products += self.last
+        return np.asarray(found[0])
 
     def blocks(self, likely: Array, sampled: bool = False) -> Callable[[Array], Array]:
         """The inverses of the diagonal blocks at some probabilities, or of the diagonal; ``sampled``: those of some of the rows will do."""
@@ -214,29 +220,25 @@ class _Products:
         weighted = problem.weights[:, None] * _apply_curvature(likely, _scores(problem, vector))
         return _gradient(problem, weighted) + self.strengths * vector
 
-    def _conjugate_gradients(self, likely: Array, gradient: Array, accuracy: float) -> Array:
-        """A solution of the system up to a share of the gradient, in the norm of what stands in front of it."""
-        assert self.solve is not None
-        residual = -gradient
-        solved = self.solve(residual)
-        direction, found = solved, np.zeros_like(gradient)
-        size = float(np.vdot(residual, solved))
-        target = accuracy**2 * size
-        for _ in range(MAX_PRODUCTS):
-            self.n_products += 1
-            image = self._product(likely, direction)
-            curvature = float(np.vdot(direction, image))
-            if not curvature > 0.0:
-                break
-            length = size / curvature
-            found = found + length * direction
-            residual = residual - length * image
-            solved = self.solve(residual)
-            before, size = size, float(np.vdot(residual, solved))
-            if not size > target:
-                break
-            direction = solved + (size / before) * direction
-        return found
+
+def class_conjugate_gradients(
+    product: Callable[[Any], Any], solve: Callable[[Any], Any], right: Any, inexact: Array, most: int
+) -> tuple[Any, int]:
+    """Solutions of one system per model (models, classes, unknowns), up to a share of each right side in the norm of what stands in front, and the number of products, at most ``most``."""
+    left, found, count = right, np.zeros_like(right), 0
+    step = solve(left)
+    size = np.einsum("fak,fak->f", left, step)
+    goal = np.square(inexact) * size
+    while count < most and np.any(going := size > goal):
+        image, count = product(step), count + 1
+        curvature = np.einsum("fak,fak->f", step, image)
+        length = np.divide(size, curvature, out=np.zeros_like(size), where=going & (curvature > 0.0))
+        found = found + length[:, None, None] * step
+        left = left - length[:, None, None] * image
+        ahead = solve(left)
+        before, size = size, np.where(length > 0.0, np.einsum("fak,fak->f", left, ahead), 0.0)
+        step = ahead + np.divide(size, before, out=np.zeros_like(size), where=before > 0.0)[:, None, None] * step
+    return found, count
 
 
 def _scores(problem: Problem, model: Array) -> Array:

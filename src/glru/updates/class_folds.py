@@ -34,6 +34,7 @@ from glru.problem import Point, Problem
 from glru.regions.class_sums import pack_classes, unpack_classes
 from glru.regions.classes import make_unbounded_queries, widen_queries
 from glru.regions.local import bound_row_norm, local_radius
+from glru.solvers.multinomial import class_conjugate_gradients
 from glru.updates.class_removals import weight_share
 
 Rows = NDArray[np.intp]
@@ -307,7 +308,8 @@ class ClassFolds:
                 found += _back(block, table.reshape(len(lines), -1))
             return found.reshape(moves.shape) + strengths * moves
 
-        found, self.n_products = _conjugate_gradients(product, self.solve, (right / sizes).astype(np.float32), inexact)
+        right = (right / sizes).astype(np.float32)
+        found, self.n_products = class_conjugate_gradients(product, self.solve, right, inexact, MAX_PRODUCTS)
         steps: Array = found.astype(np.float64) * (self.units * sizes)
         if self.free:
             steps[:, :, -1] -= steps[:, :, :-1] @ self.center
@@ -524,23 +526,3 @@ def _forward(block: Any, lines: Any) -> Any:
 def _back(block: Any, weights: Any) -> Any:
     """Sums of a block's rows, dense or sparse, under some weights, one line each."""
     return weights @ block
-
-
-def _conjugate_gradients(
-    product: Callable[[Any], Any], solve: Callable[[Any], Any], right: Any, inexact: Array
-) -> tuple[Any, int]:
-    """Solutions of one system per line, up to a share of each right side, and the number of products."""
-    left, found, count = right, np.zeros_like(right), 0
-    step = solve(left)
-    size = np.einsum("fak,fak->f", left, step)
-    goal = np.square(inexact) * size
-    while count < MAX_PRODUCTS and np.any(going := size > goal):
-        image, count = product(step), count + 1
-        curvature = np.einsum("fak,fak->f", step, image)
-        length = np.divide(size, curvature, out=np.zeros_like(size), where=going & (curvature > 0.0))
-        found = found + length[:, None, None] * step
-        left = left - length[:, None, None] * image
-        ahead = solve(left)
-        before, size = size, np.where(length > 0.0, np.einsum("fak,fak->f", left, ahead), 0.0)
-        step = ahead + np.divide(size, before, out=np.zeros_like(size), where=before > 0.0)[:, None, None] * step
-    return found, count
