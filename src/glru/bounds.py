@@ -307,6 +307,7 @@ class ScoreBounds(tuple[Array, Array]):
         same, decided = self.predicted == predicted(scores), self.decided
         return decided & ~same, decided & same
 
+    @np.errstate(over="ignore")  # ends that overflow are infinite
     def metric(self, name: str, loss: Loss, y: NDArray[Any], labelled: bool | None = None) -> Interval:
         """A certified interval of a metric, in which every row counts once.
 
@@ -551,8 +552,7 @@ def _r2(y: Array, lower: Array, upper: Array) -> Interval:
         )
     # In a unit, a power of 2, in which the squares are numbers.
     power = -int(np.frexp(np.abs(y).max())[1])
-    with np.errstate(over="ignore"):
-        y, lower, upper = (np.ldexp(part, power) for part in (y, lower, upper))
+    y, lower, upper = (np.ldexp(part, power) for part in (y, lower, upper))
     # Around a mean that is off by ``off`` the squares are larger by at most off^2, and never smaller.
     unit = gamma(2 * y.size + 8)
     most = float(np.mean((y - y.mean()) ** 2)) * (1.0 + unit)

@@ -148,7 +148,7 @@ def test_probabilities_that_underflow_are_still_bounded():
     assert lower[1, 0] < 0.5 < upper[1, 0] < 0.5 + 1e-14
 
 
-@np.errstate(over="ignore")
+@np.errstate(over="raise")
 def test_lower_ends_of_metrics_that_overflow_are_numbers():
     """A mean square above the largest number is not proven to be infinite, and R2 has an upper end then."""
     far, y = np.array([1e200, -1e200]), np.array([1.0, 2.0])

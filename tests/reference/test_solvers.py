@@ -302,6 +302,15 @@ def test_an_impossible_tolerance_ends(name):
     assert solution.relative_gap < 1e-9
 
 
+def test_products_end_without_a_goal_to_foresee():
+    """Under a quadratic loss with tol=0 the steps to a goal are counted, which none lead to."""
+    X = np.random.default_rng(0).standard_t(1.1, (100, 30))
+    problem = glru.Problem(X, X[:, 0] + X[:, 1] ** 2, glru.Squared())
+    with pytest.warns(ConvergenceWarning, match="raise tol|Raise max_iter"):
+        assert glru.solve(problem, tol=0.0, solver="newton-cg").relative_gap < 1e-14
+    assert glru.loocv(problem, width=1e-12).certified
+
+
 def separable(loss, lam, shape, fit_intercept):
     """Data that a plane separates."""
     X = dense(*shape)

@@ -322,7 +322,7 @@ class _Model:
         if len(prices) <= EARLIEST:
             return 0.0
         fall = np.log(prices[-1 - EARLIEST] / prices[-1]) / EARLIEST
-        return len(prices) + float(np.log(prices[-1] / goal) / fall) if fall > 0.0 else np.inf
+        return len(prices) + float(np.log(prices[-1] / goal) / fall) if fall > 0.0 < goal else np.inf
 
     def price(self, residual: Array) -> float:
         """What a residual of the Newton system costs in the gap of the linearised dual point; with an intercept an estimate.
