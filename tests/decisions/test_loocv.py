@@ -218,6 +218,22 @@ def test_against_60_digits(name, scaling, fit_intercept):
                 assert not outside(exact, result.score_lower[row], result.score_upper[row])
 
 
+@pytest.mark.parametrize("loss", [glru.Logistic(), glru.Poisson(), glru.Gamma(), glru.Squared()], ids=repr)
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_many_different_weights_share_one_base(loss, fit_intercept):
+    """Under the mean of the losses every removal multiplies the other weights by a factor of its own: exposures, as of insurance policies."""
+    rng = np.random.default_rng(7)
+    X, weight = rng.normal(size=(60, 3)), rng.uniform(0.2, 5.0, 60)
+    y = {"Logistic": X[:, 0] > 0.3, "Squared": X[:, 0] + rng.normal(size=60)}.get(
+        type(loss).__name__, rng.poisson(np.exp(0.4 * X[:, 0])) + (0.5 if isinstance(loss, glru.Gamma) else 0.0)
+    )
+    problem = glru.Problem(X, y, loss, glru.L2(0.05), fit_intercept=fit_intercept, sample_weight=weight)
+    solution = glru.solve(problem, tol=1e-3)
+    result = glru.loocv(solution, width=1e-6)
+    assert set(result.decided_by) <= {"carry", "local", "newton"} and result.n_trainings == 0
+    assert_inside(*held_out(solution), result.score_lower, result.score_upper)
+
+
 def test_weights_of_zero_and_others():
     X, y = dense(20, 3, 1), targets(dense(20, 3, 1), glru.Logistic(), 1)
     for weight in (np.arange(20) % 3 * 1.0, np.linspace(0.1, 3.0, 20), np.where(np.arange(20) < 10, 0.0, 1.0)):

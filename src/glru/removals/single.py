@@ -37,7 +37,7 @@ from glru.solution import Solution
 from glru.solvers import train
 from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
 from glru.updates.ascent_rows import AscentRows, has_ascent
-from glru.updates.carried_rows import bound_carried, has_carried
+from glru.updates.carried_rows import bound_carried, factor_range, has_carried
 from glru.updates.centred_rows import bound_centred, has_centred
 from glru.updates.kink_rows import KinkRows, has_kinks
 from glru.updates.local_rows import LocalRows, candidate_cost, has_local_rows, has_piece_rows
@@ -77,6 +77,9 @@ CENTRED_PRODUCTS = 400.0
 COLUMNS_PER_ROW, LOST_SCORES = 4.0, 1e-5
 """Wide data with at most this many columns per row is worked on over its columns where the rounding of scores as sums over the rows may exceed this."""
 
+COVERED_FACTOR = 1.1
+"""Up to this factor of the other weights one base serves rows of different weights: Hessians are then known up to it."""
+
 COLUMNS_COST = 0.06
 """Nanoseconds of the local step per cube of the number of columns: a factor, its inverse and norms of rows in it."""
 
@@ -101,10 +104,15 @@ class OneScore(Removals):
     @cached_property
     def _is_local(self) -> bool:
         problem = self.problem
-        if not (problem.in_memory and self.run.uniform):
+        if not (problem.in_memory and (self.run.uniform or self.covers_factors)):
             return False
         tall = problem.n_rows >= problem.n_columns
         return (tall and (has_local_rows(problem) or has_piece_rows(problem))) or loses_digits(self.solution)
+
+    @property
+    def covers_factors(self) -> bool:
+        """Whether one family serves rows whose removals multiply the other weights by different factors."""
+        return False
 
     def has_wide(self) -> bool:
         """Whether removals are bounded in the space of the rows."""
@@ -171,14 +179,22 @@ class SingleRemovals(OneScore):
 
     def __init__(self, run: Cascade) -> None:
         super().__init__(run)
-        self._local: dict[float, LocalRows] = {}
-        self._sharp: dict[float, LocalRows] = {}
+        self._local: dict[float | None, LocalRows] = {}
+        self._sharp: dict[float | None, LocalRows] = {}
         self._supports: dict[float, SupportRows] = {}
         self._paths: dict[float, KinkRows] = {}
 
     @property
     def steps(self) -> Mapping[str, tuple[Step[Any], ...]]:
         return STEPS
+
+    @property
+    def covers_factors(self) -> bool:
+        return has_local_rows(self.problem) and factor_range(self.problem)[1] <= COVERED_FACTOR
+
+    def _find_factor(self, rows: Rows) -> float | None:
+        """The factor that some rows share; None where one family covers the factors of all rows."""
+        return float(self.run.factors[rows[0]]) if self.run.uniform else None
 
     def has_carried(self) -> bool:
         """Whether the old optimum bounds removals, without an intercept."""
@@ -247,7 +263,7 @@ class SingleRemovals(OneScore):
 
     def guesses_together(self) -> bool:
         """Whether rows of one factor share the Hessian of their Newton steps, over the columns."""
-        return self.has_local() and self.has_carried()
+        return self.has_local() and self.has_carried() and self.run.uniform
 
     def carry(self, rows: Rows, usual: str = "primal") -> Bounds:
         """The paper's bound, from the old optimum; ``usual``: which one unless another was asked for."""
@@ -264,9 +280,10 @@ class SingleRemovals(OneScore):
     def local(self, rows: Rows) -> Bounds:
         """Newton candidates under the local certificate."""
         lower, upper = unbounded(rows.size)
-        for group in self.run.group_by_factor(rows):
+        known = rows[np.isfinite(self.run.factors[rows])]
+        for group in self.run.group_by_factor(rows) if self.run.uniform else [known]:
             mine = slice(None) if group.size == rows.size else np.searchsorted(rows, group)
-            factor = float(self.run.factors[group[0]])
+            factor = self._find_factor(group)
             family = self._make_local_family(factor)
             bounds = family.bounds(group)
             for sharper in (self._bound_by_moves, self._bound_to_second_order):
@@ -315,27 +332,27 @@ class SingleRemovals(OneScore):
         if run.aim is not None and run.width is None:
             wide = np.union1d(rows, find_widest_rows(run.widths, 0.5 * run.aim, run.largest))
             rows = wide if wide.size * self.problem.n_rows <= FEW_ENTRIES else rows
-        return run.batches(rows=rows) if self._is_affordable(candidate_cost(self.problem, rows.size)) else []
+        return run.batches(run.uniform, rows) if self._is_affordable(candidate_cost(self.problem, rows.size)) else []
 
     def local_newton(self, rows: Rows) -> Bounds:
         """The candidates written down in full, and more steps where needed."""
-        family = self._make_tight_family(float(self.run.factors[rows[0]]))
+        family = self._make_tight_family(self._find_factor(rows))
         n_steps = STEPS_BEFORE_KINKS if self.has_kinks() else BATCH_STEPS
         return family.refined(rows, self.run.narrow, n_steps, n_together=self.run.n_batched)
 
-    def _make_tight_family(self, factor: float) -> LocalRows:
+    def _make_tight_family(self, factor: float | None) -> LocalRows:
         """The family, with a closer base where narrow intervals are asked for and the error of the metric would weigh in them."""
         family = self._make_local_family(factor)
         return family if self.run.only_labels or family.eta <= TIGHT_ETA else self._make_sharp_family(factor)
 
-    def _make_sharp_family(self, factor: float) -> LocalRows:
+    def _make_sharp_family(self, factor: float | None) -> LocalRows:
         if self.problem.loss.piecewise:
             return self._make_local_family(factor)
         if factor not in self._sharp:
             self._sharp[factor] = LocalRows(self._make_local_family(factor), factor)
         return self._sharp[factor]
 
-    def _make_local_family(self, factor: float) -> LocalRows:
+    def _make_local_family(self, factor: float | None) -> LocalRows:
         if factor not in self._local:
             # Between the kinks of a loss there is no telling how far a step from a rough solution leads.
             piecewise = self.problem.loss.piecewise
@@ -468,7 +485,8 @@ class SingleRemovals(OneScore):
 
     def _candidate(self, row: int) -> Point | None:
         """Where steps of many rows at once have ended for one that they left open."""
-        for family in (self._sharp.get(float(self.run.factors[row])), self._local.get(float(self.run.factors[row]))):
+        factor = self._find_factor(np.array([row]))
+        for family in (self._sharp.get(factor), self._local.get(factor)):
             if family is not None and row in family.candidates:
                 return Point.unpack(family.candidates[row], self.problem.fit_intercept)
         return None
@@ -518,7 +536,7 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
         PRODUCTS,
         Step(
             "local",
-            "a self-concordant or piecewise quadratic loss, a smooth penalty, few different weights, tall data or rows far longer than their scores; one Hessian",
+            "a self-concordant or piecewise quadratic loss, a smooth penalty, weights that differ little, tall data or rows far longer than their scores; one Hessian",
             SingleRemovals.has_local,
             open_rows,
             SingleRemovals.local,
