@@ -105,7 +105,7 @@ class ClassRows:
 
     def __init__(self, problem: Problem, start: Point | ClassBase, refits: Refits | None = None) -> None:
         assert isinstance(problem.loss, Multinomial)
-        self.problem, self.loss, self.is_refitted = problem, problem.loss, refits is not None
+        self.problem, self.is_refitted = problem, refits is not None
         self.refits = Refits(alone=np.zeros(problem.n_rows, dtype=bool)) if refits is None else refits
         self.factors, self.converged, self.usable = removal_factors(problem), False, False
         if isinstance(start, ClassBase):
@@ -295,12 +295,6 @@ class ClassRows:
         return found[0] + found[1], found[1]
 
     @cached_property
-    def largest_factor(self) -> float:
-        """At least the largest factor of a weight, and 1."""
-        factors = self.refits.class_factors
-        return 1.0 if factors is None else max(1.0, float(factors.max()) * (1.0 + FEW + self.refits.error))
-
-    @cached_property
     def group_gradients(self) -> Array:
         """The gradients of the losses of each group of rows at the base: groups, classes, columns."""
         assert self.refits.class_factors is not None
@@ -358,7 +352,7 @@ class ClassCandidates:
         if removals.extra.any():
             steps += put(family.base.loss_step.ravel())[:, None] * put(removals.extra)
         if family.is_refitted:
-            steps = steps - _solve(family, removals, family.refit_gradients(removals.rows))
+            steps = steps - solve_without(family, removals, family.refit_gradients(removals.rows))
         return cls(family, removals, reference, steps)
 
     def certify(self) -> Certified:
@@ -431,7 +425,7 @@ class ClassCandidates:
             found = family.home.problem.sum(
                 _measure_block, family.point, moves, self._together, self._height, own=family.home.places(rows)
             )
-        return found.gradients, own, found.moved, found.near, family.largest_factor * np.sqrt(found.squares)
+        return found.gradients, own, found.moved, found.near, family.refits.largest_factor * np.sqrt(found.squares)
 
     def _move_errors(self, models: Any) -> tuple[Array, Array]:
         """A row's computed move is off by at most ``|x| first + second`` from that of the stored candidate."""
@@ -464,8 +458,8 @@ class ClassCandidates:
         gradients, moved, near_moved, squares = [], [], [], []
         for start in range(0, rows.size, height):
             mine = rows[start : start + height]
-            models = _flatten(xp, moves[:, :, start : start + mine.size])
-            scores = _compute_batch_scores(problem.matrix, models, problem.fit_intercept)
+            models = flatten_models(xp, moves[:, :, start : start + mine.size])
+            scores = compute_batch_scores(problem.matrix, models, problem.fit_intercept)
             scores = xp.reshape(scores, (n_rows, n_scores, -1))
             counted = used & (numbers != arrays.put(mine)[None, :])
             ranges = xp.max(scores, axis=1) - xp.min(scores, axis=1)
@@ -501,7 +495,7 @@ class ClassCandidates:
         spread = (share + refits.error) * size * through + size * family.fill_sums[1]
         # As ClassSums.score_error, at scores that have moved from those of the metric, for rows with moved fills and weights with factors.
         with np.errstate(over="ignore"):
-            grown = np.exp((exponents + 4.0 * family.base.largest_error) * (1.0 + FEW)) * family.largest_factor
+            grown = np.exp((exponents + 4.0 * family.base.largest_error) * (1.0 + FEW)) * family.refits.largest_factor
         held = np.sqrt((1.0 + max(family.eta, 0.0)) / family.base.middle) + self.removals.spreads
         wrong = wrong * grown * held * (1.0 + FEW)
         xp, put, sizes = family.metric.arrays.xp, family.metric.arrays.put, abs(models)
@@ -560,12 +554,12 @@ class ClassCandidates:
 
         # The first certificate has found what the row takes from the step.
         known = newton if self.descent.last is None and self.corrections is not None else None
-        solve, noise = partial(_solve, family, removals), np.zeros(members.size)
+        solve, noise = partial(solve_without, family, removals), np.zeros(members.size)
         moves, descent = self.descent.next(members, self.moves, self.gradients, noise, solve, known)
         return ClassCandidates(family, removals, self.reference[members], moves, descent)
 
 
-def _solve(family: ClassRows, removals: ClassRemovals, vectors: Any) -> Any:
+def solve_without(family: ClassRows, removals: ClassRemovals, vectors: Any) -> Any:
     """The inverse of the metric without each row times its vector."""
     solved = family.metric.solve(vectors)
     seen = _compute_own_scores(family, removals, solved)
@@ -672,9 +666,9 @@ def _tables(
     parts = _row_parts(part, height)
     for start in range(0, n_models, size):
         here = slice(start, min(start + size, n_models))
-        models, mine = _flatten(np, moves[:, :, here]), rows[here]
+        models, mine = flatten_models(np, moves[:, :, here]), rows[here]
         for lines, X in parts:
-            scores = _compute_batch_scores(X, models, part.fit_intercept)
+            scores = compute_batch_scores(X, models, part.fit_intercept)
             table = scores.reshape(scores.shape[0], n_scores, -1)
             if fills is not None:
                 fills.add_moves(table, lines, here)
@@ -689,13 +683,13 @@ def _row_parts(problem: Problem, height: int) -> list[tuple[slice, Matrix]]:
     return [(part, problem.matrix[part]) for part in ends]
 
 
-def _flatten(xp: Any, models: Any) -> Any:
+def flatten_models(xp: Any, models: Any) -> Any:
     """Models (classes, columns, models) as a matrix: columns, and for every class a column per model."""
     return xp.reshape(xp.permute_dims(models, (1, 0, 2)), (models.shape[1], -1))
 
 
-def _compute_batch_scores(X: Matrix, models: Any, fit_intercept: bool) -> Any:
-    """Scores of rows under models as :func:`_flatten` gives them, the intercepts last."""
+def compute_batch_scores(X: Matrix, models: Any, fit_intercept: bool) -> Any:
+    """Scores of rows under models as :func:`flatten_models` gives them, the intercepts last."""
     if not fit_intercept:
         return X @ models
     scores = X @ models[:-1, :]

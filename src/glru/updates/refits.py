@@ -94,6 +94,12 @@ class Refits:
                 least = np.minimum(least, part.min(axis=1) - self.error * np.maximum(1.0, part.max(axis=1)))
         return least
 
+    @cached_property
+    def largest_factor(self) -> float:
+        """At least the largest factor of a weight, and 1."""
+        factors = self.class_factors
+        return 1.0 if factors is None else max(1.0, float(factors.max()) * (1.0 + FEW + self.error))
+
     def list_groups(self, problem: Problem) -> NDArray[np.intp]:
         """The group of each row of a problem in :attr:`class_factors`."""
         return (problem.y > 0.0).astype(np.intp) if self.groups is None else self.groups

@@ -30,8 +30,8 @@ from glru.regions.classes import make_unbounded_queries, widen_queries
 from glru.regions.local import local_radius
 from glru.solution import Solution
 from glru.updates.batch import SLOW, Certified, Decided, Mask, tighten
-from glru.updates.class_removals import ClassRemovals, curved, weight_share
-from glru.updates.class_rows import ClassRows
+from glru.updates.class_removals import ClassRemovals, weight_share
+from glru.updates.class_rows import ClassRows, compute_batch_scores, flatten_models, solve_without
 from glru.updates.refits import Refits
 from glru.updates.refitted_rows import LARGEST_MIX, MIN_SHARE, RefittedSide
 from glru.updates.row_models import Rows
@@ -118,12 +118,6 @@ class WideClasses:
         used = np.where(problem.weights > 0.0, self.side.norms, 0.0)
         up = np.exp(2.0 * self.family.base.largest_error) * (1.0 + gamma(problem.n_rows + 16))
         return float(np.sqrt(variances @ np.square(used))) * up, float(np.sqrt(variances.sum())) * up
-
-    @cached_property
-    def largest_factor(self) -> float:
-        """At least the largest factor of a weight, and 1."""
-        factors = self.refits.class_factors
-        return 1.0 if factors is None else max(1.0, float(factors.max()) * (1.0 + FEW + self.refits.error))
 
 
 def _factor_rows(side: RowSide) -> Array | None:
@@ -234,7 +228,7 @@ class WideClassCandidates:
             rounding = unit * (owner.lengths @ sizes + owner.free_norm * sizes.sum(axis=0)) * (1.0 + FEW) / root
             # Slopes at scores that are off are off by curvatures on the way, which have grown from those of the base; X^T D X is at most the Hessian.
             lengths, spread = owner.curved_lengths
-            rounding += np.exp(exponents) * np.sqrt(owner.largest_factor) * (lengths * errors[0] + spread * errors[1])
+            rounding += np.exp(exponents) * np.sqrt(refits.largest_factor) * (lengths * errors[0] + spread * errors[1])
             if refits.strengths is not None:
                 rounding += self._strength_errors(sizes)
             nu = family.metric.columns.gradient_norms(self._gradients) / root
@@ -267,18 +261,14 @@ class WideClassCandidates:
 
     def step(self, members: Mask) -> "WideClassCandidates":
         """Some of the candidates after one more step with the old Hessian."""
-        owner, problem, metric = self.owner, self.owner.problem, self.owner.family.metric
+        owner, problem, family, metric = self.owner, self.owner.problem, self.owner.family, self.owner.family.metric
         removals, gradients, forces = self.removals.take(members), self._gradients[:, members], self._measured[2]
         rows, each = removals.rows, np.arange(removals.rows.size)
-        solved = metric.solve(gradients).reshape(problem.n_scores, metric.width, -1)
-        seen = self._scores_of(solved)
-        # The metric without the row, by the Sherman-Morrison formula.
-        more = removals.solve(removals.weights[:, None] * curved(removals.curvatures, seen[rows, :, each]))
-        block = np.column_stack([owner.rows[rows], np.ones(rows.size)])[:, : metric.width]
-        spread = np.einsum("ma,mj->ajm", more, block).reshape(gradients.shape)
-        solved = solved + metric.solve(spread).reshape(solved.shape)
-        seen = self._scores_of(solved)
-        likely = owner.family.values.likely
+        solved = solve_without(family, removals, gradients).reshape(problem.n_scores, metric.width, -1)
+        small = family.problem
+        seen = compute_batch_scores(small.matrix, flatten_models(np, solved), small.fit_intercept)
+        seen = seen.reshape(problem.n_rows, problem.n_scores, -1)
+        likely = family.values.likely
         seen -= np.einsum("ka,kam->km", likely, seen)[:, None, :]
         residuals = forces[:, :, members] - (problem.weights[:, None] * likely)[:, :, None] * seen
         # The left-out row's own duals are zero from now on.
@@ -300,14 +290,3 @@ class WideClassCandidates:
         return WideClassCandidates(
             owner, removals, self.reference[members], self.shares[members], self.norms[:, members], duals, free, last
         )
-
-    def _scores_of(self, models: Array) -> Array:
-        """Scores of the rows ``L`` under models (classes, unknowns, models): rows, classes, models."""
-        n_rows = len(self.owner.rows)
-        flat = np.swapaxes(models[:, :n_rows], 0, 1).reshape(n_rows, -1)
-        found = (self.owner.rows @ flat).reshape(n_rows, len(models), -1)
-        return found + models[:, -1] if self.owner.problem.fit_intercept else found
-
-    def exact(self, members: Mask) -> None:
-        """Rows that chord steps do not decide are left to steps of their own."""
-        return
