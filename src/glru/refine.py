@@ -30,9 +30,9 @@ from glru.regions.classes import (
     query_bounds,
 )
 from glru.regions.local import has_pieces
-from glru.solution import Solution, find_dual
+from glru.solution import Solution, find_dual, make_solution
 from glru.solvers import State, train
-from glru.solvers.api import prefers_products
+from glru.solvers.api import prefers_products, starts_anywhere
 from glru.solvers.multinomial import class_newton_cg, direct_is_cheaper
 from glru.solvers.newton import Stop, Until, zero_point
 from glru.sums import chunks, loss_hessian
@@ -77,11 +77,8 @@ PRODUCT_TOLS = (1e-9, 1e-12, 0.0)
 TRAINED_FIRST = 1e-6
 """Relative gap from which on a training that starts where nothing more is provable is asked: that of a training without questions."""
 
-FIRST_QUESTION = 1e4
-"""A training whose start was not asked about is asked first at this many times that gap."""
-
-SHRINKAGES = (0.3, 0.1, 0.03)
-"""Factors by which intervals may have to shrink before a training is asked again: its gap by about their squares."""
+SHRUNK = 0.01
+"""What a gap has to be reduced to before a training is asked again: intervals go with its root."""
 
 FOLD_START = 1e-3
 """Relative gap of the model of all rows that the models of folds start from."""
@@ -173,19 +170,6 @@ def refine(
         stage = "training"
         work.train(work.point, TRAINED)
     return Refined(*work.found, stage, work.point)
-
-
-@final
-class Questions:
-    """The relative gap from which on trainings of similar problems are asked whether their bounds are decided, learned from the earlier ones."""
-
-    def __init__(self) -> None:
-        self.first = FIRST_QUESTION * TRAINED_FIRST
-
-    def learn(self, gap: float, n_asked: int) -> None:
-        """Take in the relative gap at which a training was decided, and how often it was asked."""
-        # The first question is to be answered as a rule: each costs about as much as an iteration or more.
-        self.first = min(4.0 * self.first, FIRST_QUESTION * TRAINED_FIRST) if n_asked == 1 else min(gap, self.first)
 
 
 @final
@@ -310,15 +294,6 @@ class Refinement:
                 return "refine"
         return None
 
-    def _shrinkage(self) -> float:
-        """By what factor the intervals would have to shrink around their middles to settle the bounds, within limits."""
-        lower, upper = self.found
-        middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
-        for factor in SHRINKAGES[:-1]:
-            if self.decided(middle - factor * half, middle + factor * half):
-                return factor
-        return SHRINKAGES[-1]
-
     def tighten(self, point: Point) -> None:
         """Narrow the bounds by Newton steps under the local certificate, where there is one; no training."""
         if not self.done and has_local(self.problem):
@@ -331,7 +306,6 @@ class Refinement:
         thorough: bool = True,
         asked: bool = False,
         max_iter: int | None = None,
-        questions: Questions | None = None,
     ) -> Solution:
         """Train from a point until the bounds are decided, or to a relative gap; ``thorough``: by all regions each time.
 
@@ -343,9 +317,7 @@ class Refinement:
         until = ask_rarely(
             lambda state: self.take(certify(problem, state.point), thorough),
             self.budget,
-            self._shrinkage,
             asked,
-            questions,
         )
         last = train(problem, tol=tol, start=point, until=until, max_iter=max_iter)
         if self.done:
@@ -365,35 +337,23 @@ class Refinement:
         return last
 
 
-def ask_rarely(
-    ask: Callable[[State], bool],
-    budget: Budget,
-    shrinkage: Callable[[], float],
-    asked: bool,
-    questions: Questions | None = None,
-) -> Until:
+def ask_rarely(ask: Callable[[State], bool], budget: Budget, asked: bool) -> Until:
     """A stopping rule that asks about a state only where its gap makes an answer likely.
 
-    Where a certificate costs more than an iteration, asking every time would cost more than the training. ``shrinkage``: by what
-    factor intervals have to shrink; they go with the root of the gap, so that no question is asked before that. ``asked``: the bounds hold what the
-    starting point proves; otherwise a first question is asked where similar trainings were decided.
+    Where a certificate costs more than an iteration, asking every time would cost more than the training. ``asked``: the bounds hold what the
+    starting point proves, so that the gap has to shrink before a question.
     """
     goal: float | None = None
-    n_asked, known = 0, Questions() if questions is None else questions
 
     def until(state: State) -> bool:
-        nonlocal goal, n_asked
-        size = abs(state.primal_value)
+        nonlocal goal
         if goal is None:
-            goal = min(shrinkage() ** 2 * state.gap, TRAINED_FIRST * size) if asked else known.first * size
+            goal = TRAINED_FIRST * abs(state.primal_value)
+            goal = min(SHRUNK * state.gap, goal) if asked else goal
         if not state.gap < goal:
             return budget.spent
-        n_asked += 1
-        if ask(state):
-            known.learn(state.gap / size if size > 0.0 else 0.0, n_asked)
-            return True
-        goal = shrinkage() ** 2 * state.gap
-        return False
+        goal = SHRUNK * state.gap
+        return ask(state)
 
     return until
 
@@ -708,8 +668,13 @@ def bound_folds(
         known: Solution | None = None
         if problem.in_memory and _is_quadratic(problem):
             hessians = quadratic_hessians(problem, folds, tests)
-        elif not (problem.in_memory and finds_supports_anywhere(problem)):
-            known = solution if isinstance(solution, Solution) else solution()
+        elif isinstance(solution, Solution):
+            known = solution
+        elif problem.in_memory and problem.loss.self_concordance == 0.0 and has_wide_rows(problem):
+            # A Newton step ends at the optimum, wherever it begins.
+            known = make_solution(problem, zero_point(problem), 0, "stopped", "newton")
+        elif not (problem.in_memory and (finds_supports_anywhere(problem) or starts_anywhere(problem))):
+            known = solution()
         point = zero_point(problem) if known is None else known.point
         for fold, test, hessian in zip(folds, tests, hessians, strict=True):
             yield bound_single_fold(problem, point, known, fold, test, width, budget, aim, hessian)

@@ -152,6 +152,37 @@ def test_folds_by_products(monkeypatch, price, sparse):
     assert np.all(result.bounds.width <= 1e-6)
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("strengths", ["same", "multiples", "unlike"])
+def test_steps_over_the_rows(strengths, fit_intercept):
+    """Newton steps of wide data are those of the Hessians in the dimension of the columns."""
+    rng = np.random.default_rng(11)
+    X, y = rng.normal(size=(40, 150)) + 2.0, rng.random(40) > 0.5
+    factors = {"same": np.ones(3), "multiples": np.array([1.0, 3.0, 9.0]), "unlike": rng.uniform(0.5, 2.0, (3, 150))}
+    penalties = [glru.L2(0.1 * factor) for factor in factors[strengths]]
+    problems = [glru.Problem(X, y, penalty=penalty, fit_intercept=fit_intercept) for penalty in penalties]
+    folds, columns = Folds(problems[0], [one.without([k]) for k, one in enumerate(problems)], 3), np.arange(3)
+    place = folds.at(rng.normal(size=(folds.size, 3)) * 0.05, columns)
+    steps = Products(folds, place.scores, columns, 0.1)
+    for k, step in enumerate(steps.direction(place.gradient).T):
+        strength = np.broadcast_to(folds.strengths[:, -1 if folds.strengths.shape[1] == 1 else k], folds.size)
+        hessian = folds.matrix.dense().T @ (steps.curvatures[:, [k]] * folds.matrix.dense()) + np.diag(strength)
+        assert np.allclose(hessian @ step, -place.gradient[:, k], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize(("lam", "together"), [(1e-2, True), (1e-6, False)])
+def test_folds_of_wide_least_squares(lam, together, fit_intercept):
+    """One step each where rounding leaves narrow bounds in the metric of the penalty, and over the rows elsewhere; no model of all rows is trained."""
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(50, 200)) + 1.0, rng.normal(size=50)
+    problem = glru.Problem(X, y, loss=glru.Squared(), penalty=glru.L2(lam), fit_intercept=fit_intercept)
+    assert has_folds(problem) == together
+    result = glru.cross_val_predict(problem, cv=KFold(5), width=1e-6)
+    assert_right(problem, result, splits_of(problem, KFold(5), None))
+    assert np.all(result.bounds.width <= 1e-6) and result.n_trainings == 0
+
+
 def test_factors_of_folds(monkeypatch):
     """Where one factor for all folds has cost more products than one each, every fold gets that of its own Hessian, then and later."""
     rng = np.random.default_rng(7)

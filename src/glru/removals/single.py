@@ -31,7 +31,7 @@ from glru.linalg import UNIT, Array, to_host
 from glru.linalg.factor import robust_cholesky, solve_cholesky
 from glru.losses import Hinge
 from glru.problem import Point
-from glru.refine import Questions, Refinement, approach, has_products
+from glru.refine import Refinement, approach, has_products
 from glru.regions import EVERY, has_support
 from glru.solution import Solution
 from glru.solvers import train
@@ -142,12 +142,8 @@ class OneScore(Removals):
     def training(self, rows: Rows) -> Bounds:
         """A full training of one row's problem, with the certificate as the stopping rule (Remark 3)."""
         work, point = self.refinement(int(rows[0]))
-        work.train(point, 0.0, thorough=False, questions=self._questions)
+        work.train(point, 0.0, thorough=False)
         return work.found
-
-    @cached_property
-    def _questions(self) -> Questions:
-        return Questions()
 
     def retrain_together(self, rows: Rows, family: KinkRows) -> Bounds:
         """Trainings of some rows' problems under the hinge loss, certified together: one by one, certificates cost nearly as much again."""

@@ -98,7 +98,7 @@ def solve(
         Where to start; zero coefficients if not given, or if the objective is higher at ``start`` than there. A run that
         does not reach ``tol`` from a start is repeated from zero, and the better of the two is returned.
     until : callable, default=None
-        Called with a :class:`~glru.solvers.State` once an outer iteration; the training stops when it returns true.
+        Called with a :class:`~glru.solvers.State` once an outer iteration, under a hinge loss once the gap is small; the training stops when it returns true.
     max_iter : int, default=None
         Most outer iterations; the default depends on the solver.
 
@@ -285,6 +285,11 @@ def prefers_products(problem: Problem) -> bool:
     if not (problem.in_memory and problem.penalty.smooth) or isinstance(problem.loss, Hinge):
         return False
     return choose(problem, zero_point(problem), whole=True)[0][0] == "newton-cg"
+
+
+def starts_anywhere(problem: Problem) -> bool:
+    """Whether a training begins at the centre of a box, wherever it is started."""
+    return isinstance(problem.loss, Hinge) and choose(problem)[0][0] == "interior-point"
 
 
 def _direct_cost(problem: Problem, n_steps: int) -> float:

@@ -123,10 +123,10 @@ def interior_point(problem: Problem, start: Point, stop: Stop) -> Run:
         sigma = float(np.clip((1.0 - length) ** 2, 0.01, 0.8))
         n_iter += 1
         # The products of the multipliers and their distances are the gap once the point is feasible. Far above the target the
-        # exact one is not worth two passes over X; near the end it tells which of the last points is the best.
+        # exact one is not worth two passes over X, nor is a question; near the end it tells which of the last points is the best.
         rough = float(problem.weights @ box.products(q, alpha, beta))
         far = rough > max(10.0 * stop.target(best.primal_value), 1e-4 * best.primal_value)
-        if far and stop.until is None and n_short < 2 and n_iter < stop.max_iter:
+        if far and n_short < 2 and n_iter < stop.max_iter:
             continue
         state = state_at(problem, n_iter, *space.primal(unknowns), y * q)
         best = state if state.gap <= best.gap else best

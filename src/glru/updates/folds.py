@@ -25,11 +25,12 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import spotrf, spotrs
+from scipy.linalg.lapack import dposv, spotrf, spotrs
 
 from glru._options import UNLIMITED, Budget
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.linalg import FEW, TINY, Array, Matrix, as_matrix, gamma
+from glru.losses import Loss
 from glru.problem import Problem
 from glru.regions.local import local_radius
 from glru.updates.chord_folds import SMALL, has_chords
@@ -57,6 +58,9 @@ WIDEST, MAX_COLUMNS = 10, 700
 """Folds of dense data with more columns per row are left to the row side; the columns whose Hessians cost less than conjugate gradients to the optimum of least
 squares."""
 
+STEEPEST = 1e5
+"""Of wide data with a quadratic loss the squared norms of rows in the metric of the penalty, times their weights, below which rounding leaves narrow bounds there."""
+
 SHARES_APART = 1e-6
 """More than the logarithm of what weights of a block differ by from its share, and of what curvatures err by in their evaluation."""
 
@@ -76,25 +80,37 @@ two of them."""
 FACTOR_PRODUCTS = 0.1
 """The Gram matrix of all rows costs as much as so many products of one model for each column; its factor that, times the columns over the rows."""
 
-INEXACT, MAX_PRODUCTS = 0.1, 200
+ROW_PRODUCTS, QUADRATIC_PRODUCTS = 60.0, 3000.0
+"""Factors over the rows cost less than conjugate gradients where the cube of their number is at most so many times the entries; of wide least squares."""
+
+INEXACT, MAX_PRODUCTS = 0.2, 200
 """What conjugate gradients may leave of a gradient, and how many products they take at most."""
 
 
 def has_folds(problem: Problem) -> bool:
     """Whether the models of several folds are found and certified together.
 
-    A smooth loss and a penalty with squares on every column; with an intercept a self-concordant loss, or of few columns a piecewise quadratic one. Dense data may be wider than tall where the loss has
-    third derivatives: others are left to the row side, where least squares have a closed form. Least squares with hundreds of columns are left to their Hessians,
-    of which one step each ends.
+    A smooth loss and a penalty with squares on every column; with an intercept a self-concordant loss, or of few columns a piecewise quadratic one. Dense data may be wider than tall
+    where the loss has third derivatives, and for least squares where rounding leaves narrow bounds in the metric of the penalty: other losses are left to the row side. Tall least squares with
+    hundreds of columns are left to their Hessians, of which one step each ends.
     """
     if problem.loss.several or not (problem.in_memory and problem.arrays.stable and problem.penalty.smooth):
         return False
     certified = has_steps(problem) or has_chords(problem)
-    widest = WIDEST if problem.loss.self_concordance else 1
+    loss, widest = problem.loss, WIDEST if problem.loss.self_concordance else 1
     few = problem.n_columns > 0 and (problem.is_sparse or problem.n_columns <= widest * problem.n_rows)
+    if loss.self_concordance == 0.0 and problem.n_columns > problem.n_rows and problem.penalty.strong_convexity > 0.0:
+        steep = float((problem.weights * problem.squared_row_norms).max())
+        few = (few or factors_rows(loss, problem.matrix)) and steep < STEEPEST * problem.penalty.strong_convexity
     if problem.loss.self_concordance == 0.0 and SMALL < problem.n_columns <= min(MAX_COLUMNS, 0.5 * problem.n_rows):
         return False
     return certified and few and problem.penalty.strong_convexity > 0.0
+
+
+def factors_rows(loss: Loss, matrix: Matrix) -> bool:
+    """Whether factors in the dimension of the rows cost less than conjugate gradients, of which least squares take many."""
+    most = QUADRATIC_PRODUCTS if loss.self_concordance == 0.0 else ROW_PRODUCTS
+    return matrix.shape[0] ** 3 <= most * matrix.n_stored
 
 
 def has_steps(problem: Problem) -> bool:
@@ -148,7 +164,10 @@ class Products:
     Nothing is proven of a step, so that its products are made in single precision, with columns of norm 1.
     """
 
-    def __init__(self, folds: "Folds", scores: Array, columns: Rows, inexact: Array | float) -> None:
+    def __init__(
+        self, folds: "Folds", scores: Array, columns: Rows, inexact: Array | float, left: Array | float = np.inf
+    ) -> None:
+        """``left``: decades by which gradients have to be reduced yet, roughly."""
         self.folds, self.inexact, self.scores = folds, inexact, scores
         self.curvatures = weighted = folds.weigh_curvatures(scores, columns)
         strengths = folds.read_strengths(columns) * folds.units[:, None] ** 2
@@ -160,7 +179,9 @@ class Products:
         for penalty in np.unique(self.penalties):
             mine = np.flatnonzero(self.penalties == penalty)
             limit = folds.factor_products
-            if folds.n_products[penalty] <= (mine.size * limit if folds.apart[penalty] else limit):
+            cost = mine.size * limit if folds.apart[penalty] else limit
+            ahead = folds.n_per_decade * float(np.broadcast_to(left, self.penalties.shape)[mine].sum())
+            if folds.n_products[penalty] <= cost or ahead <= cost:
                 continue
             # One factor for all models of a penalty, until these have taken twice the products that one each costs; then one each.
             folds.n_shared[penalty] += folds.n_products[penalty]
@@ -198,11 +219,46 @@ class Products:
 
     def direction(self, gradient: Array) -> Array:
         """``-H^-1`` times the gradients, up to the share of them that is left."""
+        if factors_rows(self.folds.loss, self.folds.matrix):
+            return self._solve_over_rows(-gradient)
         units, sizes = self.folds.units[:, None], self.lengths(gradient)
         sizes = np.where((sizes > 0.0) & np.isfinite(sizes), sizes, 1.0)
         # One fold behind the other in memory: numbers per fold then meet long vectors.
         left = np.asfortranarray((-gradient * units / sizes).astype(np.float32))
         found: Array = self._solve(left) * (units * sizes)
+        return found
+
+    def _solve_over_rows(self, left: Array) -> Array:
+        r"""``H^-1`` times some vectors by a factor in the dimension of the rows for each.
+
+        With :math:`x_i` measured from the mean row :math:`c` under the curvatures, no entry is between ``w`` and the intercept, and
+        :math:`(\Lambda + X^\top D X)^{-1} = \Lambda^{-1} - \Lambda^{-1} X^\top D^{1/2} (I + D^{1/2} K D^{1/2})^{-1} D^{1/2} X \Lambda^{-1}`.
+        """
+        folds, d = self.folds, self.folds.n_columns
+        strengths, diagonal = folds.read_strengths(self.columns)[:d], np.arange(folds.n_rows)
+        ahead = np.zeros(left.shape)
+        ahead[:d] = left[:d] / strengths
+        if folds.free:
+            centers, sums = self.reference.centers, self.reference.curvature_sums
+            ahead[:d] -= centers * (left[-1] / strengths)
+            ahead[-1] = -np.einsum("ij,ij->j", centers, ahead[:d])
+        roots, scores = np.sqrt(self.curvatures), folds.forward(ahead)
+        for column, root, score in zip(self.columns, roots.T, scores.T, strict=True):
+            system, factor = folds.row_gram(int(column))
+            if folds.free:
+                share = np.square(root) / np.square(root).sum()
+                across = system @ share
+                across -= 0.5 * (share @ across)
+                system = system - across[:, None] - across
+            system = factor * root[:, None] * system * root
+            system[diagonal, diagonal] += 1.0
+            score[:] = root * dposv(system, root * score)[1]
+        found = folds.back(scores)
+        if folds.free:
+            found[:d] -= centers * found[-1]
+        found[:d] = ahead[:d] - found[:d] / strengths
+        if folds.free:
+            found[-1] = left[-1] / sums - np.einsum("ij,ij->j", centers, found[:d])
         return found
 
     def _solve(self, left: Any) -> Any:
@@ -222,7 +278,8 @@ class Products:
         size = np.einsum("ij,ij->j", left, ahead)
         step, goal = ahead.copy(order="F"), self.inexact**2 * size
         product = self.folds.curvature_product(weighted)
-        for _ in range(MAX_PRODUCTS):
+        for made in range(MAX_PRODUCTS):
+            self.folds.n_per_decade = made / -np.log10(float(np.min(self.inexact)))
             going = size > goal
             if not going.any():
                 break
@@ -295,8 +352,9 @@ class Folds:
         self.strengths = np.vstack([strengths, np.zeros((1, strengths.shape[1]))]) if self.free else strengths
         self._chosen: tuple[Rows, Array] | None = None
         self.factors: list[Any] = [None] * self.penalty_of.size
+        self.grams: dict[int, Array] = {}
         self.n_products, self.n_shared = np.zeros((2, n_penalties), dtype=np.intp)
-        self.apart = np.zeros(n_penalties, dtype=np.bool_)
+        self.apart, self.n_per_decade = np.zeros(n_penalties, dtype=np.bool_), 0.0
         self._measure(strengths, squares)
 
     def _measure(self, strengths: Array, squares: Array) -> None:
@@ -381,6 +439,17 @@ class Folds:
         """What columns are multiplied by for a norm of 1, but for limits: below the lower one the square overflows in single precision."""
         norms = self.column_norms / self.weight_norm
         return 1.0 / np.where((norms > 1e-18) & (norms < 1e150), norms, 1.0)
+
+    def row_gram(self, column: int) -> tuple[Array, float]:
+        """``X Lambda^-1 X^T`` of a fold as a matrix and what to multiply it by: strengths are often multiples of the first ones."""
+        first = self.strengths[: self.n_columns, 0]
+        own = self.read_strengths(np.array([column]))[: self.n_columns, 0]
+        shared = np.allclose(own * first[0], first * own[0])
+        key = 0 if shared else column
+        if key not in self.grams:
+            inverse = 1.0 / (first if shared else own)
+            self.grams[key] = self.matrix.row_gram(np.append(inverse, 0.0) if self.free else inverse).data
+        return self.grams[key], float(first[0] / own[0]) if shared else 1.0
 
     @cached_property
     def single(self) -> Any:
@@ -533,7 +602,11 @@ class Folds:
         """The models after a step to near the minimum along a direction each, and the lengths of the steps; ``share``: of the slope, at which a full one is taken."""
         scores = self.forward(place.coef + direction)
         begin = np.broadcast_to(place.scores, scores.shape)
-        lengths = self._step_lengths(place, direction, scores, descent, columns, share)
+        # A quadratic objective has its minimum along a Newton step, or one of conjugate gradients, at the end.
+        full = self.loss.self_concordance == 0.0
+        lengths = (
+            np.ones(columns.size) if full else self._step_lengths(place, direction, scores, descent, columns, share)
+        )
         far = np.flatnonzero(lengths != 1.0)
         if far.size:
             scores[:, far] = begin[:, far] + lengths[far] * (scores[:, far] - begin[:, far])
@@ -783,13 +856,15 @@ class _Training:
             if not kept.all():
                 place, guess, rates = place.take(kept), guess.take(kept), rates[kept]
                 self._keep(kept)
-            inexact = np.maximum(0.5 * rates.max() ** 2, 0.3 * self._shares_left(place, guess, guess.nu))
-            metric = self._metric(place, np.clip(inexact, 1e-4, INEXACT))
+            shares = self._shares_left(place, guess, guess.nu)
+            inexact = np.clip(np.maximum(0.5 * rates.max() ** 2, 0.3 * shares), 1e-4, INEXACT)
+            near = guess.largest_norm * guess.nu < 1.0
+            metric = self._metric(place, inexact, np.where(near, 1.0 - np.log10(shares), np.inf))
             before = metric.lengths(place.gradient)
 
-    def _metric(self, place: Place, inexact: Array | float) -> Products:
+    def _metric(self, place: Place, inexact: Array | float, left: Array | float = np.inf) -> Products:
         scores = np.broadcast_to(place.scores, (self.folds.n_rows, self.columns.size))
-        return Products(self.folds, scores, self.columns, inexact)
+        return Products(self.folds, scores, self.columns, inexact, left)
 
     def _keep(self, kept: Mask) -> None:
         """Go on with some of the folds."""

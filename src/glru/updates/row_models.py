@@ -32,6 +32,9 @@ Errors = tuple[Array, Array]
 MAX_STEPS = 30
 """Newton steps of a single model, each with a factor of its own."""
 
+HOPEFUL = 1e-3
+"""The square of a gradient's norm, as a share of the objective, below which a quadratic model is asked for bounds: a step from elsewhere ends nearer."""
+
 NARROW = 1e-7
 """Intervals of queries up to this share of the scores' range are left as they are: narrower ones cost products with all rows."""
 
@@ -455,9 +458,15 @@ class RowModels:
                 break
             if not self.local:
                 found = intersect(found, self._bound_by_gap(here, queries))
-            elif here.is_close:
+            elif here.is_close and (
+                self.constant > 0.0 or here.nu**2 < HOPEFUL * self._objective((here.duals, here.free, here.scores))
+            ):
                 found = intersect(found, here.bound_rows(queries))
-            exhausted = here.proven and here.nu <= 8.0 * here.rounding and not here.nu < 0.5 * before
+            # Below two roundings a step cannot halve the norm.
+            exhausted = here.nu <= 2.0 * here.rounding or (
+                here.nu <= 8.0 * here.rounding and not here.nu < 0.5 * before
+            )
+            exhausted = here.proven and exhausted
             if decided(*found) or exhausted:
                 break
             before = min(before, here.nu)
