@@ -28,7 +28,7 @@ from glru.cli.options import (
     parse_number,
 )
 from glru.cli.output import INTERRUPTED, TIME_IS_UP, show_progress
-from glru.display.paths import STEP_CRITERIA, name_step
+from glru.display.paths import CRITERIA, name_step
 from glru.linalg import Array
 from glru.model_selection.loocv import validate_strengths
 from glru.report import list_path_sections, list_stepwise_sections
@@ -268,7 +268,7 @@ def _describe_judge(job: inputs.Job, result: glru.results.StepwiseResult, n_vali
         rows = f"{n_validation:,} validation rows"
     elif result.criterion in INFORMATION:
         rows = f"all {job.problem.n_rows:,} rows"
-    return f"{STEP_CRITERIA[result.criterion].split(' (')[0].split(' on ')[0]}, {rows}"
+    return f"{CRITERIA[result.criterion].split(' (')[0]}, {rows}"
 
 
 def _describe_path(job: inputs.Job, result: glru.results.StepwiseResult) -> list[tuple[str, str]]:

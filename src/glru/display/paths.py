@@ -65,13 +65,6 @@ class IntervalsDisplay(Display):
 
 Bands = dict[str, tuple[Array, Array]]
 
-PATH_CRITERIA = {
-    "error": "held-out errors (rows)",
-    "log_loss": "held-out log-loss (nats)",
-    "squared_error": "held-out squared error",
-    "deviance": "mean deviance",
-}
-
 
 @final
 @dataclass(eq=False, repr=False)
@@ -156,7 +149,7 @@ class RegularizationPathDisplay(Display):
             draw_band(panel, self.lams, lower, np.where(finite, upper, np.nan), np.where(finite, upper, top))
             label = f"best {self.axis}" + ("" if self.certified else ", not certified")
             panel.axvline(self.lams[self.best], color=ORANGE, linestyle="--", linewidth=1.5, label=label)
-            panel.set_ylabel(PATH_CRITERIA[name])
+            panel.set_ylabel(f"held-out {CRITERIA[name]}")
             panel.set_xscale("log")
             panel.ticklabel_format(axis="y", useOffset=False)
             panel.locator_params(axis="y", integer=name == "error", nbins=6)
@@ -182,8 +175,8 @@ Inside = tuple[Array, Array, Array, float]
 MAX_NAMED_STEPS = 30
 """Largest number of steps for which the features are written below the axis."""
 
-STEP_CRITERIA = {
-    "error": "wrong labels (rows)",
+CRITERIA = {
+    "error": "errors (rows)",
     "log_loss": "log-loss (nats)",
     "squared_error": "squared error",
     "deviance": "mean deviance",
@@ -308,7 +301,7 @@ class StepwiseDisplay(Display):
             slanted = {"rotation": 60, "ha": "right", "fontsize": 8} if sum(map(len, labels)) > 60 else {}
             ax.set_xticks(places, labels, **slanted)
         ax.set_xlabel("steps: - a feature removed, + a feature added" if named else "steps")
-        ax.set_ylabel(STEP_CRITERIA[self.criterion])
+        ax.set_ylabel(CRITERIA[self.criterion])
         finite = np.concatenate([self.lower, self.upper])
         finite = finite[np.isfinite(finite)]
         if finite.size:
@@ -330,7 +323,7 @@ class StepwiseDisplay(Display):
         ax.plot(places, first[order], color=ORANGE, linewidth=1.4, label="lower bound after the first stage", zorder=2)
         ax.axhline(value, color="black", linewidth=0.8, linestyle="--", label="to beat")
         ax.set_xlabel("candidates, in ascending order of their lower bounds")
-        ax.set_ylabel(STEP_CRITERIA[self.criterion])
+        ax.set_ylabel(CRITERIA[self.criterion])
         ax.locator_params(axis="y", integer=self.criterion == "error", nbins=6)
         ax.set_title(f"step {step + 1}: {order.size} candidates")
         ax.legend(loc="lower right", framealpha=0.9)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from glru.bounds import ScoreBounds, predicted
 from glru.display import AfterDisplay, RegularizationPathDisplay, StepwiseDisplay
-from glru.display.paths import PATH_CRITERIA, STEP_CRITERIA, name_step
+from glru.display.paths import CRITERIA, name_step
 from glru.display.scores import find_verdicts, middle, sort_sides
 from glru.linalg import Array
 from glru.losses import Loss
@@ -101,7 +101,7 @@ def list_path_sections(path: LOOCVPath, as_C: bool = False) -> list[Section]:
     shown = RegularizationPathDisplay.from_path(path, as_C)
     axis = shown.axis
     tips = [
-        f"{axis} = {lam:.4g}\n{PATH_CRITERIA[name]}: {format_interval(low, high, 6)}"
+        f"{axis} = {lam:.4g}\nheld-out {CRITERIA[name]}: {format_interval(low, high, 6)}"
         for name, ends in shown.bands.items()
         for lam, low, high in zip(shown.lams, *ends, strict=True)
         if np.isfinite(high)
@@ -126,7 +126,7 @@ def list_path_sections(path: LOOCVPath, as_C: bool = False) -> list[Section]:
 
 def list_stepwise_sections(result: StepwiseResult, names: Sequence[str]) -> list[Section]:
     """The sections of a report of a stepwise selection of columns with these names."""
-    shown, criterion = StepwiseDisplay.from_result(result, names), STEP_CRITERIA[result.criterion]
+    shown, criterion = StepwiseDisplay.from_result(result, names), CRITERIA[result.criterion]
     chosen: list[list[Cell]] = [[int(column), names[column]] for column in result.selected]
     doubts = ["", *(result.doubt(place) for place in range(len(result.path)))]
     tips = [

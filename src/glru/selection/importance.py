@@ -55,7 +55,7 @@ class FeatureImportance(Drawable):
     >>> result.order, result.n_trainings
     (array([0, 1, 2]), 0)
     >>> result
-    FeatureImportance('log_loss' 0.361944 with all 3 features)
+    FeatureImportance(log loss 0.361944 with all 3 features)
       0            +0.2754
       1            +0.07662
       2            -0.001692
@@ -123,7 +123,10 @@ class FeatureImportance(Drawable):
         if len(self.features) > MAX_PRINTED:
             lines.append(("...", f"{len(self.features) - MAX_PRINTED} more"))
         shown = show_interval(*self.value)
-        return f"FeatureImportance({self.criterion!r} {shown} with all {len(self.features)} features){state}", lines
+        return (
+            f"FeatureImportance({self.criterion.replace('_', ' ')} {shown} with all {len(self.features)} features){state}",
+            lines,
+        )
 
 
 def _label(feature: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._results import Shown, find_display, make_frame, show_interval
+from glru._results import Shown, find_display, format_count, make_frame, show_interval
 from glru.linalg import Array
 
 MAX_PRINTED = 10
@@ -86,7 +86,7 @@ class StepwiseResult(Shown):
     >>> result.certified, result.n_trainings
     (True, 0)
     >>> result
-    StepwiseResult(backward, 'certified', 'error': 2 columns selected in 1 steps, 0 trainings)
+    StepwiseResult(backward by error: 2 columns selected in 1 step, 0 trainings)
       start        error 2
       remove 2     error 1
     """
@@ -176,17 +176,20 @@ class StepwiseResult(Shown):
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         n_moves = sum(step.action != "stop" for step in self.path)
         proof = f", {self.n_unproven} of {len(self.path)} choices not proven" if self.n_unproven else ""
-        title = (
-            f"StepwiseResult({self.direction}, {self.method!r}, {self.criterion!r}: {self.selected.size} columns selected in "
-            f"{n_moves} steps, {self.n_trainings} trainings{proof})"
+        criterion, way = (
+            self.criterion.replace("_", " "),
+            "" if self.method == "certified" else f", method {self.method!r}",
         )
-        lines = [("start", f"{self.criterion} {show_interval(*self.start_value)}")]
+        found = f"{format_count(self.selected.size, 'column')} selected in {format_count(n_moves, 'step')}"
+        trainings = format_count(self.n_trainings, "training")
+        title = f"StepwiseResult({self.direction} by {criterion}{way}: {found}, {trainings}{proof})"
+        lines = [("start", f"{criterion} {show_interval(*self.start_value)}")]
         for place, step in enumerate(self.path[:MAX_PRINTED]):
             doubt = self.doubt(place)
             if step.action != "stop" or doubt:
                 what = "stop" if step.action == "stop" else f"{step.action} {step.label}"
                 value = show_interval(step.value_lower, step.value_upper)
-                lines.append((what, f"{self.criterion} {value}{doubt and f'  ({doubt})'}"))
+                lines.append((what, f"{criterion} {value}{doubt and f'  ({doubt})'}"))
         rest = self.proven[MAX_PRINTED:]
         if rest:
             lines.append(("...", f"{len(rest)} more" + (f", {rest.count(False)} not proven" if not all(rest) else "")))

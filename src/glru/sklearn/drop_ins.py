@@ -27,6 +27,7 @@ from glru.sklearn.adapt import Adapted, adapt
 from glru.sklearn.held_out import (
     FINE,
     HeldOut,
+    Request,
     Split,
     add_train_rows,
     bound_held_out,
@@ -383,11 +384,10 @@ class Validation:
         width = None if isinstance(self.width, str) else self.width
         aim = choose_default_aim(adapted) if width is None else None
         if method == "predict" and adapted.classes is not None:
-            return decide_held_out(
-                adapted, self.cv, self.groups, width, self.tol, self.progress, aim if tight else None
-            )
-        width = width or choose_default_width(adapted)
-        return bound_held_out(adapted, self.cv, self.groups, width, self.tol, self.progress, aim=aim)
+            request = Request(width, self.tol, self.progress, aim if tight else None)
+            return decide_held_out(adapted, self.cv, self.groups, request)
+        request = Request(width or choose_default_width(adapted), self.tol, self.progress, aim)
+        return bound_held_out(adapted, self.cv, self.groups, request)
 
 
 @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then

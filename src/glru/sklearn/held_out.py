@@ -104,33 +104,41 @@ class HeldOut:
         return self.bounds.labels(self.adapted.classes)
 
 
+@final
+@dataclass(frozen=True)
+class Request:
+    """How closely held-out scores are to be known."""
+
+    width: float | None  # the largest width; None: only as tight as labels need them
+    tol: float  # relative gap of the training on all rows
+    progress: bool | Report = False
+    aim: float | None = None  # a smaller width, to reach where that takes no training
+
+
 def bound_held_out(
     adapted: Adapted,
     cv: Any,
     groups: Any,
-    width: float | None,
-    tol: float,
-    progress: bool | Report,
+    request: Request,
     solutions: Sequence[Solution] | None = None,
     warn: bool = True,
-    aim: float | None = None,
     splits: list[Split] | None = None,
 ) -> HeldOut:
-    """Held-out scores to a width, or, if ``width`` is None, only as tight as labels need them.
+    """Held-out scores as closely as requested.
 
-    ``warn``: about scores that are not proven to that width. ``aim``: a smaller width to reach where that takes no training.
-    ``splits``: the splits of ``cv``, where they are known.
+    ``warn``: about scores that are not proven to the width. ``splits``: the splits of ``cv``, where they are known.
     """
+    width, tol, aim = request.width, request.tol, request.aim
     require_bounds(adapted)
     splits = _list_splits(adapted, cv, groups) if splits is None else splits
     if any(train is not None for train, _ in splits):
-        found = _bound_folds(adapted, solutions, splits, width, tol, progress, aim)
+        found = _bound_folds(adapted, solutions, splits, request)
         return found.to_held_out(adapted, splits, width if warn else None)
     if solutions is None:
         solutions = [solve(problem, tol=tol) for problem in adapted.problems]
     narrow: dict[str, Any] = {} if aim is None else {"aim": AVERAGE * aim, "largest": aim}
     results = [
-        leave_one_out(own, width=choose_width(width, aim, refits), progress=progress, refits=refits, **narrow)
+        leave_one_out(own, width=choose_width(width, aim, refits), progress=request.progress, refits=refits, **narrow)
         for own, refits in zip(solutions, adapted.refits, strict=True)
     ]
     rows = np.concatenate([test for _, test in splits])
@@ -148,25 +156,17 @@ def choose_width(width: float | None, aim: float | None, refits: Refits | None) 
     return aim if aim is not None and refits is not None and not refits.together.any() else width
 
 
-def decide_held_out(
-    adapted: Adapted,
-    cv: Any,
-    groups: Any,
-    width: float | None,
-    tol: float,
-    progress: bool | Report,
-    aim: float | None = None,
-) -> HeldOut:
-    """Held-out scores that are tight enough to tell the labels, or ties in float64; ``aim`` as in :func:`held_out`."""
+def decide_held_out(adapted: Adapted, cv: Any, groups: Any, request: Request) -> HeldOut:
+    """Held-out scores that are tight enough to tell the labels, or ties in float64."""
     if isinstance(cv, Iterator):
         cv = list(cv)
-    if width is None and not decides_by_sign(adapted):
+    if request.width is None and not decides_by_sign(adapted):
         width = choose_default_width(adapted)
-        found = bound_held_out(adapted, cv, groups, width, tol, progress, aim=aim)
+        found = bound_held_out(adapted, cv, groups, replace(request, width=width))
         if found.bounds.decided.all():
             return found
-        return bound_held_out(adapted, cv, groups, FINE * width, tol, progress, warn=False)
-    return bound_held_out(adapted, cv, groups, width, tol, progress, aim=aim)
+        return bound_held_out(adapted, cv, groups, replace(request, width=FINE * width, aim=None), warn=False)
+    return bound_held_out(adapted, cv, groups, request)
 
 
 def decides_by_sign(adapted: Adapted) -> bool:
@@ -297,10 +297,7 @@ def _bound_folds(
     adapted: Adapted,
     solutions: Sequence[Solution] | None,
     splits: list[Split],
-    width: float | None,
-    tol: float,
-    progress: bool | Report,
-    aim: float | None,
+    request: Request,
 ) -> _Folds:
     """Bounds of all test rows' scores for every problem; splits that differ in weights and strengths only are worked on together."""
     pairs = add_train_rows(adapted, splits)
@@ -308,16 +305,16 @@ def _bound_folds(
     folds = adapted.folds(pairs, changes)
     same: list[Fold] = []
     shares = _bound_strength_errors(adapted, changes)
-    with reporter(progress) as report, calm_blas(adapted.problems[0].work):
+    with reporter(request.progress) as report, calm_blas(adapted.problems[0].work):
         for fold in folds:
             if shares is not None or not _has_data_of(adapted, fold):
                 every = chain(same, [fold], folds)
-                found = _bound_one_by_one(adapted, solutions, pairs, every, width, tol, report, aim, shares)
+                found = _bound_one_by_one(adapted, solutions, pairs, every, request, report, shares)
                 found = replace(found, refit_reason=None if changes is None else changes.reason)
                 break
             same.append(fold)
         else:
-            found = _bound_together(adapted, solutions, same, width, tol, report, aim)
+            found = _bound_together(adapted, solutions, same, request, report)
     return found.widen(_bound_factor_slacks(adapted, changes, pairs))
 
 
@@ -369,18 +366,16 @@ def _bound_together(
     adapted: Adapted,
     solutions: Sequence[Solution] | None,
     folds: list[Fold],
-    width: float | None,
-    tol: float,
+    request: Request,
     report: Report,
-    aim: float | None,
 ) -> _Folds:
     """Bounds for splits that differ in weights and strengths only, whose models are stepped together where that is known."""
     found, stages = [], []
     tests = [fold.test for fold in folds]
     for k, problem in enumerate(adapted.problems):
-        known = partial(solve, problem, tol=tol) if solutions is None else solutions[k]
+        known = partial(solve, problem, tol=request.tol) if solutions is None else solutions[k]
         parts, mine = [], [fold.problems[k] for fold in folds]
-        for bounds, stage in bound_folds(problem, mine, tests, known, width, aim=aim):
+        for bounds, stage in bound_folds(problem, mine, tests, known, request.width, aim=request.aim):
             parts.append(bounds)
             stages.append(stage)
             report(stage, len(stages), len(adapted.problems) * len(folds))
@@ -392,10 +387,8 @@ def bound_held_out_grid(
     grid: Sequence[Adapted],
     cv: Any,
     groups: Any,
-    width: float | None,
-    tol: float,
+    request: Request,
     value_of: Callable[[HeldOut], tuple[float, float]],
-    progress: bool | Report = False,
 ) -> tuple[list[HeldOut], Array]:
     """Held-out scores of an estimator under several penalties, and the value of each penalty.
 
@@ -411,19 +404,19 @@ def bound_held_out_grid(
         together = False
     parts = [list(first.folds(pairs, changes))] if together else []
     if not together or not all(_has_data_of(first, fold) for fold in parts[0]):
-        results = [bound_held_out(one, cv, groups, width, tol, progress, splits=splits) for one in grid]
+        results = [bound_held_out(one, cv, groups, request, splits=splits) for one in grid]
         return results, np.array([value_of(one) for one in results])
     for one in grid[1:]:
         # The weights are those under the first penalty.
         every = enumerate([problem.sample_weight for problem in fold.problems] for fold in parts[0])
         problems = [one.apply_changes(changes, k, weights) for k, weights in every]
         parts.append([Fold(mine, test, True) for mine, (_, test) in zip(problems, pairs, strict=True)])
-    with reporter(progress) as report, calm_blas(first.problems[0].work):
-        found = [_GridFolds(one, splits, _bound_factor_slacks(one, changes, pairs), width) for one in grid]
+    with reporter(request.progress) as report, calm_blas(first.problems[0].work):
+        found = [_GridFolds(one, splits, _bound_factor_slacks(one, changes, pairs), request.width) for one in grid]
         for k in range(len(first.problems)):
             mine = [[fold.problems[k] for fold in folds] for folds in parts]
             tests = [test for _, test in splits]
-            for place, bounds, closer in bound_grid([one.problems[k] for one in grid], mine, tests, width):
+            for place, bounds, closer in bound_grid([one.problems[k] for one in grid], mine, tests, request.width):
                 found[place].bounds.append(bounds)
                 found[place].closer.append(closer)
                 report("folds", len(found[place].bounds), len(splits) * len(first.problems))
@@ -479,13 +472,12 @@ def _bound_one_by_one(
     solutions: Sequence[Solution] | None,
     pairs: list[tuple[Rows, Rows]],
     folds: Iterable[Fold],
-    width: float | None,
-    tol: float,
+    request: Request,
     report: Report,
-    aim: float | None,
     shares: Array | None,
 ) -> _Folds:
     """Bounds for splits with different data, one split at a time; ``shares`` as :func:`_bound_strength_errors` gives them."""
+    tol, width = request.tol, request.width
     anywhere = shares is not None and finds_supports_anywhere(adapted.problems[0])
     known: list[Solution | None] = [None] * len(adapted.problems) if solutions is None else [*solutions]
     parts: list[list[Bounds]] = [[] for _ in known]
@@ -506,7 +498,7 @@ def _bound_one_by_one(
             found = find_support(problem, start, float(shares[done])).score_bounds(problem.matrix[fold.test])
             return (found, "newton") if np.all(is_decided(*found, width)) else None
         near = solution if fold.aligned else make_start(solution, problem, np.concatenate(pairs[done]), tol)
-        return bound_single_fold(problem, near.point, near, problem, fold.test, width, UNLIMITED, aim)
+        return bound_single_fold(problem, near.point, near, problem, fold.test, width, UNLIMITED, request.aim)
 
     for done, fold in enumerate(folds):
         mine = [bound(fold, k, done) for k in range(len(known))]

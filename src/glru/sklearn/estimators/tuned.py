@@ -21,7 +21,7 @@ from glru.sklearn.estimators.linear import (
     check_weight,
     keep_arguments,
 )
-from glru.sklearn.held_out import HeldOut, bound_held_out, bound_held_out_grid, choose_default_width
+from glru.sklearn.held_out import HeldOut, Request, bound_held_out, bound_held_out_grid, choose_default_width
 from glru.solution import Solution
 
 
@@ -62,16 +62,17 @@ class Tuned(LinearModel):
         _check_criterion(adapted, criterion)
         every = [adapted, *(adapt_again(adapted, self._model(**{name: float(value)})) for value in grid[1:])]
         width = None if criterion == "error" and len(adapted.problems) == 1 else choose_default_width(adapted)
+        request = Request(width, self.tol, self.verbose > 0)
         starts: list[tuple[Solution, ...] | None] = [None] * grid.size
         value_of = partial(bound_value, criterion=criterion, by_fold=self.cv is not None)
         if isinstance(cv, LeaveOneOut):
             found = []
             for k, one in enumerate(every):
                 starts[k] = self._train(one, starts[k - 1] if k else None)
-                found.append(bound_held_out(one, cv, groups, width, self.tol, self.verbose > 0, starts[k]))
+                found.append(bound_held_out(one, cv, groups, request, starts[k]))
             values = np.array([value_of(one) for one in found])
         else:
-            found, values = bound_held_out_grid(every, cv, groups, width, self.tol, value_of, self.verbose > 0)
+            found, values = bound_held_out_grid(every, cv, groups, request, value_of)
         lower, upper = values.T
         # The grid starts at the strongest penalty, which wins a tie.
         self.best_index_ = int(np.argmin(upper))
