@@ -202,6 +202,7 @@ STEPS = {
     "training": (glru.Hinge(), (20, 4), {"width": 1e-15}, refine, "certify", 2),
     "folds": (glru.Logistic(), (20, 4), None, LocalEllipsoid, "take_step", 2),
     "columns that leave, tall": (glru.Logistic(), (40, 6), "stepwise", LocalColumns, "certified", 2),
+    "columns that leave, few": (glru.Logistic(), (40, 6), "stepwise", FoldColumns, "_advance", 2),
     "columns that leave, wide": (glru.Logistic(), (12, 60), "stepwise", Steps, "bounds", 2),
     "candidates one by one": (glru.Hinge(), (20, 6), "stepwise", moves, "certify", 3),
 }
@@ -228,6 +229,8 @@ def test_a_stage_under_way_ends_at_its_next_step(name, monkeypatch):
     if name == "training":  # paths of the hinge loss leave nothing to train here
         monkeypatch.setattr(kink_rows.KinkRows, "bounds", lambda family, rows, decided: unbounded(rows.size))
         monkeypatch.setattr(SingleRemovals, "has_kinks", lambda removals: False)
+    if owner is LocalColumns:  # what so few columns are judged by otherwise
+        monkeypatch.setattr(import_module("glru.selection.search"), "MOST_COLUMNS", 0)
     if options == "stepwise":
         assert _stepwise(problem, 10.0).interrupted
     elif options is None:
@@ -255,20 +258,22 @@ def test_work_that_was_cut_short_is_not_kept(tmp_path, monkeypatch, method):
         assert np.array_equal(resumed.stages, whole.stages) and resumed.n_trainings == whole.n_trainings
 
 
-@pytest.mark.parametrize("judge", ["validation", "folds", "leave-one-out", "leave-one-out by training"])
+@pytest.mark.parametrize("judge", ["validation", "many columns", "folds", "leave-one-out", "leave-one-out by training"])
 @pytest.mark.parametrize("until", ["training", "judging"])
 def test_a_search_ends_in_its_first_training_or_judgement(judge, until, monkeypatch):
     """The limit holds before any step is begun: nothing but the start is known then."""
     loss = glru.SquaredHinge() if judge == "leave-one-out by training" else glru.Logistic()
     problem = make(loss, glru.L2(0.02), 40, 5)
-    rows = {"X_val": problem.X[:9], "y_val": problem.y[:9]} if judge == "validation" else {}
+    rows = {"X_val": problem.X[:9], "y_val": problem.y[:9]} if judge in ("validation", "many columns") else {}
+    if judge == "many columns":
+        monkeypatch.setattr(import_module("glru.selection.search"), "MOST_COLUMNS", 0)
     options = {"cv": 3} if judge == "folds" else {}
     now = [0.0]
     monkeypatch.setattr(_budget.time, "monotonic", lambda: now[0])
     owner, name = (moves, "train") if until == "training" else (ValidationJudge, "value")
     if until == "judging" and judge.startswith("leave-one-out"):
         owner, name = (judges.HeldOutSets, "narrow") if judge == "leave-one-out" else (judges, "leave_one_out")
-    if judge == "folds":
+    if judge in ("folds", "validation"):
         # The models of all folds are found together.
         owner, name = FoldColumns, "run"
     slow = getattr(owner, name)

@@ -530,9 +530,9 @@ class FoldSums:
             margins = y * scores
             if zeros is not None:
                 margins, half = (np.where(zeros[:, None, :], 0.0, part) for part in (margins, half))
-            wrong, right = asked & (half <= -margins), asked & (half < margins)
-            known, low = wrong | right, wrong.sum(axis=2)
-            high = asked.sum(axis=2) - right.sum(axis=2)
+            # No row is both.
+            low, right = (np.count_nonzero(asked & part, axis=2) for part in (half <= -margins, half < margins))
+            high, certain = data.n_asked - right, low + right
         else:
             assert criterion.slopes is not None
             ends, slopes = criterion.terms(y, scores, scores), criterion.slopes(y, scores)
@@ -545,11 +545,11 @@ class FoldSums:
             fall, rise = here.bound_sums(slopes, criterion.smoothness)
             low, high = (low - fall) * (1.0 - FEW), (high + rise) * (1.0 + FEW)
             widths = half * (2.0 * np.abs(slopes) + criterion.smoothness * half)
-            known = asked & (widths <= criterion.width(self.share, 1.0))
+            certain = np.count_nonzero(asked & (widths <= criterion.width(self.share, 1.0)), axis=2)
         error = 0.0 if criterion.counts else FEW
         # Sums are not negative; a lower end may be, and then says nothing.
         low, high = low * self.weights * (1.0 - error), high * self.weights * (1.0 + error)
-        self.certain[:, places] = np.maximum(self.certain[:, places], known.sum(axis=2))
+        self.certain[:, places] = np.maximum(self.certain[:, places], certain)
         # What overflowed says nothing.
         self.lower[:, places] = np.fmax(self.lower[:, places], low)
         self.upper[:, places] = np.maximum(np.fmin(self.upper[:, places], high), self.lower[:, places])

@@ -38,6 +38,12 @@ from glru.solution import Solution, find_exact_shifts
 from glru.updates.columns import FoldData, has_fold_columns
 from glru.updates.local_rows import require_local
 
+MOST_COLUMNS = 100
+"""Columns of problems up to which all moves are judged by validation rows as they are in folds; with more, Hessians of their own cost more than it saves."""
+
+LARGEST_NORM = 100.0
+"""Norm of rows in the inverse metric of the penalty up to which that is tried: beyond it rounding leaves so much open that the work is done twice."""
+
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -493,9 +499,18 @@ def make_judge(
         rows = ValidationRows(problem, problem.matrix, problem.y, criterion, problem.sample_weight)
         return ValidationJudge(Model(problem, chosen, tol, start, budget), rows, method)
     if X_val is not None:
-        return _judge_rows(
-            Model(problem, chosen, tol, start, budget), *validation_rows(problem, X_val, y_val), criterion, method
-        )
+        asked = validation_rows(problem, X_val, y_val)
+        judge = _judge_rows(Model(problem, chosen, tol, start, budget), *asked, criterion, method)
+        if not (method == "certified" and isinstance(judge, ValidationJudge) and asked[1].size):
+            return judge
+        if problem.n_columns > min(problem.n_rows, MOST_COLUMNS) or not has_fold_columns([problem], chosen.size):
+            return judge
+        squares = np.square(problem.matrix.dense()) @ (problem.weights.max() / problem.quadratic)
+        if not squares.max() <= LARGEST_NORM**2:
+            return judge
+        # Validation rows are the test rows of one fold, which the problem does not have.
+        data = FoldData([problem], [problem.n_rows + np.arange(asked[1].size)], budget, asked)
+        return FoldsJudge([judge], criterion, data) if data.usable else judge
     if settings.cv is None:
         return LeaveOneOutJudge(Model(problem, chosen, tol, start, budget), criterion, method)
     judges = []
@@ -513,9 +528,10 @@ def make_judge(
         weights = np.full(test.size, sum(sizes) / (len(sizes) * divisor)) if weighted else None
         judges.append(_judge_rows(model, fold.matrix[test], fold.y[test], own, method, weights))
     problems, tests = [problem for problem, _ in folds], [test for _, test in folds]
-    at_once = method == "certified" and all(sizes) and has_fold_columns(problems, chosen.size)
-    data = FoldData(problems, tests, budget) if at_once else None
-    return FoldsJudge(judges, criterion, data if data is not None and data.usable else None)
+    if not (method == "certified" and all(sizes) and has_fold_columns(problems, chosen.size)):
+        return FoldsJudge(judges, criterion)
+    data = FoldData(problems, tests, budget)
+    return FoldsJudge(judges, criterion, data if data.usable else None)
 
 
 def _judge_rows(

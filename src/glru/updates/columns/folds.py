@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from glru._options import UNLIMITED, Budget
 from glru.bounds import Bounds
-from glru.linalg import FEW, TINY, Array, gamma
+from glru.linalg import FEW, TINY, Array, Matrix, gamma
 from glru.losses import Logistic, Loss, WithOffset
 from glru.problem import Point, Problem
 from glru.regions.local import local_radius
@@ -102,29 +102,41 @@ class FoldData:
     """The data of several folds, one column per row of ``X``: behind those of the problems one of zeros (``zero``), which changes no model, and the ones of the intercept.
 
     ``folds``: problems with the same rows, columns, targets, loss and intercept; ``tests``: the rows of each whose scores are asked about; ``budget``:
-    asked before each Hessian, and before some of them where these are small.
+    asked before each Hessian, and before some of them where these are small; ``more``: rows behind those of the problems, and their targets, which have no weight.
     """
 
-    def __init__(self, folds: Sequence[Problem], tests: Sequence[Places], budget: Budget = UNLIMITED) -> None:
+    def __init__(
+        self,
+        folds: Sequence[Problem],
+        tests: Sequence[Places],
+        budget: Budget = UNLIMITED,
+        more: tuple[Matrix, Array] | None = None,
+    ) -> None:
         first, self.budget = folds[0], budget
-        self.loss, self.fit_intercept, self.n_rows = first.loss, first.fit_intercept, first.n_rows
+        targets = np.empty(0) if more is None else more[1]
+        self.loss, self.fit_intercept, self.n_rows = first.loss, first.fit_intercept, first.n_rows + targets.size
         self.constant = float(first.loss.self_concordance or 0.0)
         self.max_columns = MAX_THIN if any(fold.matrix.is_thin for fold in folds) else first.n_columns
         shared = all(fold.matrix is first.matrix for fold in folds)
         dense = [fold.matrix.dense().T for fold in (folds[:1] if shared else folds)]
+        if more is not None:
+            dense = [np.hstack([part, more[0].dense().T]) for part in dense]
         self.zero, ones = first.n_columns, [np.ones((1, self.n_rows))] if first.fit_intercept else []
         self.X = np.array([np.vstack([part, np.zeros((1, self.n_rows)), *ones]) for part in dense])
-        self.y = np.array([fold.y for fold in folds])[:, None, :]
+        self.y = np.array([np.append(fold.y, targets) for fold in folds])[:, None, :]
         # In units in which the largest weight is about 1: the same models, whatever the unit of the objective is.
         exponents = [-int(np.frexp(fold.weights.max())[1]) for fold in folds]
-        self.weights = np.array([np.ldexp(fold.weights, e) for fold, e in zip(folds, exponents, strict=True)])[:, None]
+        weights = [
+            np.append(np.ldexp(fold.weights, e), 0.0 * targets) for fold, e in zip(folds, exponents, strict=True)
+        ]
+        self.weights = np.array(weights)[:, None]
         strengths = [np.append(np.ldexp(fold.quadratic, e), 1.0) for fold, e in zip(folds, exponents, strict=True)]
         self.strengths = np.array(strengths)
         self.weight_sums = self.weights.sum(axis=2) * (1.0 + gamma(self.n_rows))
         size = max(test.size for test in tests)
         self.tests = np.array([np.pad(test, (0, size - test.size), mode="edge") for test in tests])
         self.asked = np.arange(size) < np.array([[test.size] for test in tests])
-        self.all_asked = bool(self.asked.all())
+        self.n_asked, self.all_asked = np.count_nonzero(self.asked, axis=1)[:, None], bool(self.asked.all())
         self.answers = np.take_along_axis(self.y[:, 0], self.tests, axis=1)
         self.usable = bool(np.all(np.isfinite(self.strengths)) and np.all(self.strengths > 1e-300))
 
