@@ -258,7 +258,7 @@ def _convert_objects(raw: NDArray[Any], name: str, names: tuple[str, ...] | None
         raise ValueError(f"{name} must be numeric; dates or times are in {list_some(temporal)}. {DATES}")
     if text:
         raise ValueError(
-            f"{name} must be numeric; got dtype {raw.dtype}. Not numeric: {list_some(text)}. Encode such columns first."
+            f"{name} must be numeric; got dtype {raw.dtype}. Not numeric: {list_some(text)}. Encode such columns first, for example by a OneHotEncoder in a pipeline."
         )
     return matrix
 
@@ -287,7 +287,9 @@ def _convert_dense(X: Any, name: str, names: tuple[str, ...] | None) -> Array:
     try:
         matrix = np.asarray(raw, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be numeric; got dtype {raw.dtype}. Encode such columns first.") from None
+        raise ValueError(
+            f"{name} must be numeric; got dtype {raw.dtype}. Encode such columns first, for example by a OneHotEncoder in a pipeline."
+        ) from None
     if not (matrix.flags.c_contiguous or matrix.flags.f_contiguous):
         matrix = np.ascontiguousarray(matrix)
     view = matrix.view()
