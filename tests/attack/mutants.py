@@ -912,7 +912,7 @@ MUTANTS: dict[str, Mutant] = {
     "classes-remainder-of-the-closed-form-forgotten": Mutant(
         "glru.updates.class_removals:ClosedForm.bounds", inside(newton_remainders=nothing), CLASSES
     ),
-    "classes-moved-fills-carry-nothing": Mutant("glru.updates.class_rows:ClassRows.fill_norms", scaled(0.0), REFITS),
+    "classes-moved-fills-carry-nothing": Mutant("glru.updates.class_rows:ClassRows.fill_norms", scaled(0.0), CLASSES),
     "classes-refits-leave-the-whole-metric": Mutant(
         "glru.updates.class_removals:ClassRemovals.own_shares", scaled(1e3), REFITS
     ),

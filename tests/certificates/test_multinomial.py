@@ -194,6 +194,30 @@ def test_rows_of_large_norms_carry_no_more_of_the_hessian_than_is_said():
     assert norms.max() <= largest * (1.0 + family.eta)
 
 
+@pytest.mark.parametrize("move", [-0.02, -0.05, 0.1])
+def test_moved_fills_leave_at_least_the_share_of_the_metric_that_is_said(move):
+    rng = np.random.default_rng(6)
+    X, y, filled = rng.normal(size=(60, 3)), rng.integers(0, 3, 60), np.zeros((60, 3), dtype=bool)
+    filled[:45, 1] = True
+    X[filled] = 1.0
+    problem = glru.Problem(X, y, glru.Multinomial(), glru.L2(0.01), fit_intercept=True, scaling="sum")
+    family = ClassRows(
+        problem, glru.solve(problem).point, Refits(fills=move * filled.any(axis=0) * np.ones((60, 1)), filled=filled)
+    )
+    removals, likely, smallest = family.removals(np.arange(60)), family.values.likely, []
+    metric = _hessian(problem, likely, problem.weights)
+    for row in range(60):
+        moved = problem.derive(X=X + move * filled)
+        # The gauge is that of the metric: what moves is the data.
+        without = _hessian(moved, likely, np.where(np.arange(60) == row, 0.0, problem.weights), penalty=False)
+        hessian = metric - _hessian(problem, likely, problem.weights, penalty=False) + without
+        smallest.append(float(np.linalg.eigvals(np.linalg.solve(metric, hessian)).real.min()))
+    said = removals.own_shares()
+    assert np.all(said > 0.0) and np.all(said <= smallest)
+    if move < 0.0:
+        assert np.any(removals.shares > smallest)
+
+
 def _hessian(problem, likely, weights, penalty=True):
     """The Hessian over classes and columns, row by row; with the gauge of the metric where the penalty counts."""
     X = np.column_stack([problem.matrix.dense(), np.ones(problem.n_rows)])
