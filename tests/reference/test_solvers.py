@@ -641,3 +641,4 @@ def test_ridge_by_products_first(noise, solver, fit_intercept):
     assert (solution.solver, solution.status) == (solver, "converged")
     assert solution.relative_gap <= 1e-6
     assert solution.primal_value == pytest.approx(exact.primal_value, rel=2e-6)
+    assert solvers.train(problem, tol=0.0).relative_gap <= 1e-9

@@ -71,6 +71,10 @@ SAMPLED_STEPS, SAMPLED_PRODUCTS = 3, 14
 INTERIOR_STEPS, PROXIMAL_PRODUCTS = 20, 1000
 """Expected steps of the interior point, and products of proximal points, in a training of the hinge."""
 
+CLASS_ROUNDS = (3.0, 1.0)
+"""Rounds of products that a training of several classes takes for each factor of the whole system, from a start and from zero, where the first steps need
+not be exact."""
+
 DUAL_ROUNDS = 20
 """Rounds of dual coordinate ascent that cost no more than the products which conjugate gradients take instead."""
 
@@ -249,7 +253,7 @@ def choose(problem: Problem, start: Solution | Point | None = None, whole: bool 
     """What ``"auto"`` stands for; the table is in :mod:`glru.solvers`. ``whole``: as if the first solver had to reach any gap by itself."""
     smooth, matrix = problem.penalty.smooth, problem.matrix
     if problem.loss.several:
-        return [("newton" if direct_is_cheaper(problem) else "newton-cg", np.inf)]
+        return [("newton" if direct_is_cheaper(problem, CLASS_ROUNDS[start is None]) else "newton-cg", np.inf)]
     if isinstance(problem.loss, Hinge):
         if smooth and _direct_cost(problem, INTERIOR_STEPS) <= PROXIMAL_PRODUCTS * matrix.product_cost:
             return [("interior-point", np.inf), ("proximal-point", np.inf)]
@@ -274,7 +278,8 @@ def choose(problem: Problem, start: Solution | Point | None = None, whole: bool 
         if steps and matrix.stores_zeros and not quadratic and tried > TRIED_PRODUCTS:
             return [("newton-cg", TRIED_SHARE * tried), ("newton", np.inf)]
         return [("newton", np.inf)]
-    plan: Plan = [("newton-cg", products), ("newton", np.inf)] if np.isfinite(products) else [("newton-cg", np.inf)]
+    patience = products / n_steps if quadratic else products
+    plan: Plan = [("newton-cg", patience), ("newton", np.inf)] if np.isfinite(products) else [("newton-cg", np.inf)]
     if start is not None or sampled or matrix.stores_zeros or problem.unpenalised.size:
         return plan
     return [("dual-cd", DUAL_ROUNDS), *plan] if isinstance(problem.loss, Logistic) else plan

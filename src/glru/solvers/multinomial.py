@@ -52,8 +52,8 @@ BLOCK_COLUMNS = 1500
 """Diagonal blocks of more columns than this are not factored."""
 
 
-def direct_is_cheaper(problem: Problem) -> bool:
-    """Whether factoring the whole system is expected to take less time than conjugate gradients."""
+def direct_is_cheaper(problem: Problem, rounds: float = 3.0) -> bool:
+    """Whether factoring the whole system is expected to take less time than conjugate gradients; ``rounds``: of products with all classes, beside the blocks."""
     n_scores, width = problem.n_scores, problem.n_columns + int(problem.fit_intercept)
     size = n_scores * width
     if problem.matrix.only_products:
@@ -64,7 +64,7 @@ def direct_is_cheaper(problem: Problem) -> bool:
     # serve several steps, and most of these take 3 to 12 products.
     pairs = 0.5 * n_scores * (n_scores - 1)
     direct = pairs * problem.matrix.gram_cost + 0.02 * float(size) ** 3
-    return direct < n_scores * problem.matrix.gram_cost + 3.0 * (n_scores * problem.matrix.product_cost + 1e5)
+    return direct < n_scores * problem.matrix.gram_cost + rounds * (n_scores * problem.matrix.product_cost + 1e5)
 
 
 def class_newton(problem: Problem, start: Point, stop: Stop) -> Run:

@@ -9,6 +9,7 @@ they are made in single precision.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
@@ -33,8 +34,11 @@ LARGE, PANEL = 1 << 17, 1 << 18
 SINGLE_ERROR = 64.0 * float(np.finfo(np.float32).eps)
 """What rounding in single precision leaves of a residual, roughly."""
 
-EARLIEST = 4
-"""Products after which those to come are foreseen, where one model is solved."""
+LEAST_VARIANCE = 1e-12
+"""Variances below this share of second moments are rounding."""
+
+EARLIEST, EARLY_SHARE = 4, 0.1
+"""Products after which those to come are foreseen, where one model is solved: at least, and as a share of those that are affordable."""
 
 NEAR_TARGET = 4.0
 """With an intercept a dual point is made feasible where the estimate of its gap is at most this many times the target."""
@@ -55,35 +59,52 @@ class Preconditioner(ABC):
         """It times a vector."""
 
     @abstractmethod
-    def at(self, curvature: Array) -> "Preconditioner":
-        """The preconditioner for loss curvatures of some total weight."""
+    def at(self, total: float, border: Array) -> "Preconditioner":
+        """The preconditioner for loss curvatures of some sum, and their products with the columns where there is an intercept."""
 
 
 @final
 class ColumnScales(Preconditioner):
-    """The Hessian's diagonal if all rows had their mean curvature, for columns of unequal scale."""
+    """The Hessian's diagonal if all rows had their mean curvature, for columns of unequal scale.
 
-    def __init__(self, problem: Problem, scales: Array | None = None, total: float = 1.0) -> None:
-        self.problem = problem
+    The intercept is eliminated, unless kinks leave few rows with curvature: what columns far from zero have in common with it makes no step small. Under a
+    quadratic loss, moves of wide data stay in the span of the rows where the metric is that of the penalty, which alone curves the rest.
+    """
+
+    diagonal: Array
+    total: float
+    means: Array
+
+    def __init__(self, problem: Problem) -> None:
         # Far from the optimum the model of a loss with kinks is not worth more.
         self.forcing = 0.1 if problem.loss.self_concordance is None else 0.02
-        if scales is None:
-            scales = problem.column_norms**2 / problem.weights.sum()
-        self.scales = scales
-        lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
-        diagonal = total * scales + lam
-        if problem.fit_intercept:
-            diagonal = np.append(diagonal, total)
-        self.diagonal = np.where(diagonal > 0.0, diagonal, 1.0)
+        self.problem, self.scales = problem, np.zeros(problem.n_columns)
+        self.eliminates = problem.fit_intercept and problem.loss.self_concordance is not None
+        if problem.loss.self_concordance != 0.0 or problem.n_rows >= problem.n_columns:
+            total = float(problem.weights.sum())
+            self.scales = problem.column_norms**2 / total
+            if self.eliminates:
+                means = problem.matrix.T @ problem.weights / total
+                self.scales = np.maximum(self.scales - np.square(means), LEAST_VARIANCE * self.scales)
+
+    def at(self, total: float, border: Array) -> "ColumnScales":
+        found = copy(self)
+        diagonal = total * self.scales + self.problem.quadratic
+        found.diagonal, found.total = np.where(diagonal > 0.0, diagonal, 1.0), total or 1.0
+        found.means = border / found.total if self.eliminates else np.zeros(border.size)
+        return found
 
     def solve(self, residual: Array) -> Array:
-        return residual / self.diagonal
+        if not self.problem.fit_intercept:
+            return residual / self.diagonal
+        move = (residual[:-1] - residual[-1] * self.means) / self.diagonal
+        return np.append(move, residual[-1] / self.total - self.means @ move)
 
     def product(self, move: Array) -> Array:
-        return self.diagonal * move
-
-    def at(self, curvature: Array) -> "ColumnScales":
-        return ColumnScales(self.problem, self.scales, float(self.problem.weights @ curvature))
+        if not self.problem.fit_intercept:
+            return self.diagonal * move
+        force = self.total * (move[-1] + self.means @ move[:-1])
+        return np.append(self.diagonal * move[:-1] + force * self.means, force)
 
 
 @final
@@ -101,16 +122,13 @@ class SampleHessian(Preconditioner):
     def product(self, move: Array) -> Array:
         return self.factor.T @ (self.factor @ move)
 
-    def at(self, curvature: Array) -> "SampleHessian":
+    def at(self, total: float, border: Array) -> "SampleHessian":
         return self
 
 
 def prepare(problem: Problem, start: Point) -> Preconditioner:
     """The preconditioner for a training that starts at a point."""
     sample = sample_of(problem)
-    if sample is None and problem.loss.self_concordance == 0.0 and problem.n_rows < problem.n_columns:
-        # In the metric of the penalty moves stay in the span of the rows, where there are no directions that the penalty alone curves.
-        return ColumnScales(problem, np.zeros(problem.n_columns))
     if sample is None:
         return ColumnScales(problem)
     curvatures = sample.weights * sample.loss.curvature(sample.y, sample.scores(start.coef, start.intercept))
@@ -136,6 +154,8 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
     """Train by trust-region Newton-CG; see the module's text."""
     conditioner = prepare(problem, start)
     model = _Model(problem, stop.patience)
+    if model.quadratic and problem.fit_intercept and not start.coef.any():
+        start = Point(start.coef, float(problem.weights @ problem.targets / problem.weights.sum()))
     unknowns = model.pack(start.coef, start.intercept)
     scores = (
         problem.scores(start.coef, start.intercept) if start.coef.any() else np.full(problem.n_rows, start.intercept)
@@ -152,9 +172,9 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
         if status is not None:
             return end(state if status != "max_iter" else best, status, n_iter)
         raised = floor.raise_floor(curvature, scores)
-        conditioner = conditioner.at(raised)
+        conditioner = conditioner.at(*model.bend(raised))
         forcing = 0.0 if model.quadratic else sharpness * conditioner.forcing
-        trial = model.minimise(slope, raised, conditioner, forcing, radius, value, stop)
+        trial = model.minimise(slope, conditioner, forcing, radius, value, stop)
         terms = slope * trial.move
         descent, noise = float(terms.sum()), 8.0 * UNIT * float(np.abs(terms).sum())
         quiet = quiet + 1 if -descent <= noise or trial.decrease <= UNIT * value else 0
@@ -190,6 +210,7 @@ class _Model:
     def __init__(self, problem: Problem, patience: float) -> None:
         self.problem, self.n_products, self.patience = problem, 0, patience
         self.total = problem.loss.smoothness * float(problem.weights.sum())
+        self.border = np.zeros(problem.n_columns)
         self.lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
         self.single: NDArray[np.float32] | None = None
         self.units = np.ones(problem.n_columns)
@@ -225,13 +246,21 @@ class _Model:
         coef, _ = self.unpack(unknowns)
         return self.pack(self.problem.matrix.T @ forces + self.lam * coef, float(forces.sum()))
 
-    def product(self, curvature: Array) -> Callable[[Array], tuple[Array | None, Array]]:
+    def bend(self, curvature: Array) -> tuple[float, Array]:
+        """Take in the loss curvatures of the next model: their sum, and their products with the columns where there is an intercept."""
+        self.curvature = d = self.problem.weights * curvature
+        self.total, self.border = float(d.sum()), np.zeros(self.problem.n_columns)
+        if self.problem.fit_intercept and self.single is not None:
+            self.border = d.astype(np.float32) @ self.single / self.units
+        elif self.problem.fit_intercept:
+            self.border = self.problem.matrix.T @ d
+        return self.total, self.border
+
+    def product(self) -> Callable[[Array], tuple[Array | None, Array]]:
         """The map from a move to its scores, unless products are rounded, and its Hessian product."""
-        d = self.problem.weights * curvature
         if self.single is not None:
-            self.total = float(d.sum())
-            return partial(self._rounded_product, self.single, d.astype(np.float32))
-        through = self.problem.matrix.curvature_product(d)
+            return partial(self._rounded_product, self.single, self.curvature.astype(np.float32))
+        through = self.problem.matrix.curvature_product(self.curvature)
         if not self.problem.fit_intercept:
 
             def plain(move: Array) -> tuple[Array, Array]:
@@ -239,8 +268,7 @@ class _Model:
                 return forward, back + self.lam * move
 
             return plain
-        border, total = self.problem.matrix.T @ d, float(d.sum())
-        self.total = total
+        border, total = self.border, self.total
 
         def bordered(move: Array) -> tuple[Array, Array]:
             coef, shift = move[:-1], move[-1]
@@ -271,7 +299,6 @@ class _Model:
     def minimise(
         self,
         slope: Array,
-        curvature: Array,
         conditioner: Preconditioner,
         forcing: float,
         radius: float,
@@ -279,7 +306,7 @@ class _Model:
         stop: Stop,
     ) -> Trial:
         """Preconditioned conjugate gradients on the model within ``radius`` (Steihaug); ``value``: the objective where it starts."""
-        product = self.product(curvature)
+        product = self.product()
         move, scores = np.zeros_like(slope), np.zeros(self.problem.n_rows)
         residual = slope.copy()
         scaled = conditioner.solve(residual)
@@ -318,20 +345,23 @@ class _Model:
         return Trial(move, scores, residual, decrease, on_edge)
 
     def _foresee(self, prices: list[float], goal: float) -> float:
-        """Products until the price is at a goal, if it goes on falling as in the last few."""
-        if len(prices) <= EARLIEST:
+        """Products until the price is at a goal, if it goes on falling as in the later half; it may rise between."""
+        if len(prices) <= max(EARLIEST, EARLY_SHARE * self.patience):
             return 0.0
-        fall = np.log(prices[-1 - EARLIEST] / prices[-1]) / EARLIEST
+        n_last = max(EARLIEST, len(prices) // 2)
+        fall = np.log(prices[-1 - n_last] / prices[-1]) / n_last
         return len(prices) + float(np.log(prices[-1] / goal) / fall) if fall > 0.0 < goal else np.inf
 
     def price(self, residual: Array) -> float:
         """What a residual of the Newton system costs in the gap of the linearised dual point; with an intercept an estimate.
 
-        The intercept's part is what meeting its constraint costs, by moves of the dual variables in proportion to their curvatures.
+        The intercept's part is what meeting its constraint costs, by moves of the dual variables in proportion to their curvatures, which
+        the columns see as well.
         """
         columns, shift = self.unpack(residual)
         if self.problem.unpenalised.size or (shift != 0.0 and self.total == 0.0):
             return np.inf
+        columns = columns - (shift / self.total) * self.border if shift else columns
         return 0.5 * float(columns @ (columns / self.lam)) + (0.5 * shift**2 / self.total if shift else 0.0)
 
     def trusts_estimates(self, stop: Stop) -> bool:
