@@ -347,3 +347,13 @@ def test_class_weights_go_by_the_labels_and_weights_of_earlier_steps(relabels_fi
     y[3], weight[3] = 0, 2.0
     scores = clone(model).fit(X, y, sample_weight=weight).decision_function(queries)
     np.testing.assert_allclose(bounds.middle, scores, atol=1e-6)
+
+
+def test_steps_over_the_rows_keep_their_digits_under_a_weak_penalty():
+    """Scores are sums of large products with tiny duals: the step of the duals is not what is left of the forces after the scores' moves."""
+    random = np.random.default_rng(1)
+    X = np.exp(random.normal(size=(30, 120)) + random.normal(0.0, 2.0, size=120) + 3.0)
+    y = (X / X.std(axis=0)) @ random.normal(size=120)
+    solution = glru.solve(glru.Problem(X, y, glru.Squared(), glru.L2(2.0**-20)))
+    lower, upper = glru.after(solution, glru.RemoveColumns([3])).score_bounds(np.delete(X, 3, axis=1))
+    assert np.all(upper - lower < 1e-6 * np.ptp(y))

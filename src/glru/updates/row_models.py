@@ -498,30 +498,30 @@ class RowModels:
             metric, proven = RowMetric(self.side, weights * floor.raise_floor(curvatures, scores)), floor.share == 0.0
             column = arrays.put(duals[:, None])
             forces, sizes = self.forces(arrays.put(weights[:, None]), column, arrays.put(scores[:, None]), None)
-            change, moves = metric.step(forces, (self.side.border.T @ duals)[:, None])
+            change, step = metric.solve(forces, (self.side.border.T @ duals)[:, None])
+            moves = self.side.scores(step, change)
             responses = arrays.put(metric.curvatures[:, None]) * moves
-            norms, missed, residuals, image = metric.force_norms(
-                forces, responses, arrays.inner(responses, moves), column
-            )
+            norms, missed, _, _ = metric.force_norms(forces, responses, arrays.inner(responses, moves), column)
             here = RowEllipsoid.at(self, weights, (duals, free, scores), metric, forces, sizes, norms, missed, proven)
             yield here
             if not np.isfinite(here.nu):
                 return
-            residuals, image, change = to_host(residuals)[:, 0], to_host(image)[:, 0], change[:, 0]
-            length = self._length(weights, duals, scores, residuals, image, self.side.border @ change - image)
+            # The step as it was solved for: as ``-e - D dz`` it loses digits where ``K`` is large.
+            step, moves, change = to_host(step)[:, 0], to_host(moves)[:, 0], change[:, 0]
+            length = self._length(weights, duals, scores, step, moves - self.side.border @ change, moves)
             if length == 0.0 and floor.highest:
                 return
             floor = first if pieces and length > 0.0 else floor.after(length)
             if length > 0.0:
-                duals, free = duals - length * residuals, free + length * change
+                duals, free = duals + length * step, free + length * change
                 scores = self.scores(duals, free)
 
     def _length(
-        self, weights: Array, duals: Array, scores: Array, residuals: Array, image: Array, moved: Array
+        self, weights: Array, duals: Array, scores: Array, step: Array, image: Array, moved: Array
     ) -> float:
-        """How far to go along a step."""
+        """How far to go along a step; ``image``: ``K`` times it."""
         loss, y = self.problem.loss, self.y
-        slope, curvature = -float(duals @ image), float(residuals @ image)
+        slope, curvature = float(duals @ image), float(step @ image)
         terms = weights * loss.gradient(y, scores) * moved
         noise = 8.0 * UNIT * (float(np.abs(terms).sum()) + abs(slope))
 
