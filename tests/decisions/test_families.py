@@ -968,3 +968,18 @@ def test_retraining_stays_on_pieces():
         assert np.all(found.lower - 1e-5 <= exact) and np.all(exact <= found.upper + 1e-5)
         n_steps += found.n_steps
     assert n_steps <= 45
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("lam", [2.0**-10, 2.0**-14])
+def test_squared_wide_rows_keep_their_digits_under_a_weak_penalty(lam, fit_intercept):
+    """Rows of large norm and tiny duals: iterative refinement gains digits only if its steps are those that were solved for."""
+    random = np.random.default_rng(4)
+    X = np.exp(random.normal(size=(8, 24))) * np.exp(2.0 * random.normal(size=24)) * 1e4
+    y = (X / X.std(axis=0)) @ random.normal(size=24)
+    problem = glru.Problem(X, y, glru.Squared(), glru.L2(lam), fit_intercept=fit_intercept)
+    result = glru.loocv(glru.solve(problem), width=1e-6 * np.ptp(y))
+    assert result.n_trainings == 0 and np.all(result.bounds.upper - result.bounds.lower <= 1e-6 * np.ptp(y))
+    rows, exact = left_out(problem)
+    for (score, doubt), low, high in zip(exact, result.bounds.lower[rows], result.bounds.upper[rows], strict=True):
+        assert low <= score + doubt and score - doubt <= high

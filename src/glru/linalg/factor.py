@@ -8,14 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.linalg import LinAlgError
-from scipy.linalg.blas import dtrmm
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
 
 from glru.linalg.arrays import UNIT, Array, add_work, get_arrays, is_foreign, move_like, namespace, to_host
 from glru.linalg.matrix import Matrix
-
-FEW_COLUMNS = 32
-"""Fewer columns are multiplied faster by a full matrix than by a triangular one."""
 
 
 def factor_core(gram: Matrix, root: Array) -> Any:
@@ -96,14 +92,6 @@ def solve_triangular(factor: Array, right: Array, transposed: bool = False) -> A
     if failed != 0:
         raise LinAlgError("the triangular factor is singular")
     return solved
-
-
-def multiply_triangular(rows: Array, factor: Array) -> Array:
-    """``X R`` for rows of a host matrix, ``R`` upper triangular."""
-    if rows.shape[1] < FEW_COLUMNS:
-        return rows @ factor
-    turned = np.array(rows, order="C").T  # a copy, which the product is written to
-    return dtrmm(1.0, factor.T, turned, lower=1, overwrite_b=1).T
 
 
 def invert_triangular(factor: Array) -> Array:

@@ -626,6 +626,7 @@ class Leverages:
         strong = self._strong
         return residuals, np.where(strong, -1.0 / np.where(strong, metric.root[self.rows], 1.0), 0.0)
 
+    @cached_property
     def refined(self) -> "Leverages":
         """The images after one more Newton step each: a step of iterative refinement."""
         metric, arrays = self.metric, self.metric.side.arrays
@@ -633,8 +634,12 @@ class Leverages:
         residuals, strong = self._residuals()
         residuals = arrays.add_entries(residuals, self._own + strong, self._diagonal)
         border = to_host(arrays.put(metric.side.border.T) @ self.duals)
-        change, moves = metric.step(root * residuals, border)
-        spread = arrays.add_entries(self._spread, self._own, self._diagonal) - (residuals + root * moves)
+        change, step = metric.solve(root * residuals, border)
+        _, inverse, weak = metric._scales
+        # As in :meth:`RowModels.follow`: what the scores' moves leave of the residuals has lost digits where ``K`` is large.
+        spread = arrays.add_entries(self._spread, self._own, self._diagonal) + inverse * step
+        if weak is not None:
+            spread -= weak * (residuals + root * metric.side.scores(step, change))
         return Leverages(metric, self.rows, spread, self.free + change)
 
     @cached_property

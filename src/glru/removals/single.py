@@ -339,13 +339,10 @@ class SingleRemovals(OneScore):
     def _make_tight_family(self, factor: float | None) -> LocalRows:
         """The family, with a closer base where narrow intervals are asked for and the error of the metric would weigh in them."""
         family = self._make_local_family(factor)
-        return family if self.run.only_labels or family.eta <= TIGHT_ETA else self._make_sharp_family(factor)
-
-    def _make_sharp_family(self, factor: float | None) -> LocalRows:
-        if self.problem.loss.piecewise:
-            return self._make_local_family(factor)
+        if self.run.only_labels or self.problem.loss.piecewise or family.eta <= TIGHT_ETA:
+            return family
         if factor not in self._sharp:
-            self._sharp[factor] = LocalRows(self._make_local_family(factor), factor)
+            self._sharp[factor] = LocalRows(family, factor)
         return self._sharp[factor]
 
     def _make_local_family(self, factor: float | None) -> LocalRows:

@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ from glru.regions.local import (
     piece_radius,
 )
 from glru.rows import MAX_COLUMNS
+from glru.solution import Solution
 from glru.sums import (
     NO_ERRORS,
     Expansion,
@@ -397,10 +398,8 @@ class RowRemovals:
         self, rows: Removals, largest_norm: float, nu: Array, exponents: Array, rounding: Array | None = None
     ) -> tuple[Array, Array]:
         """:func:`removal_radii` of rows' candidates; ``rounding``: at least the norms of the gradients' errors."""
-        theta = np.zeros(())
-        if rounding is not None:
-            with np.errstate(all="ignore"):
-                theta = self.eta * (1.0 + rows.leverages) / rows.metric_shares
+        with np.errstate(all="ignore"):
+            theta = self.eta * (1.0 + rows.leverages) / rows.metric_shares
         # The step took two triangular solves and a quotient by 1 - l_i, of which norms that were rounded up are part.
         slack = 8.0 * (self.metric.solve_error + FEW)
         return removal_radii(self.constant, rows.metric_shares, largest_norm, nu, exponents, theta, slack, rounding)
@@ -413,20 +412,13 @@ class RowRemovals:
         return widen(np.where(usable, centers, 0.0), np.where(usable, half, np.inf))
 
 
-class Start(Protocol):
-    """Where the base is looked for: a solution, or the base of another family."""
+class Start(NamedTuple):
+    """Where the base is looked for, unless that is a solution, or the base of another family."""
 
-    @property
-    def problem(self) -> Problem: ...
-
-    @property
-    def point(self) -> Point: ...
-
-    @property
-    def expansion(self) -> Expansion | None: ...
-
-    @property
-    def before(self) -> tuple[Array, Array] | None: ...
+    problem: Problem
+    point: Point
+    expansion: Expansion | None = None
+    before: tuple[Array, Array] | None = None  # as in a solution
 
 
 @final
@@ -440,7 +432,7 @@ class LocalRows:
 
     Parameters
     ----------
-    start : Start
+    start : Start, Solution or LocalRows
         The model to start from, close to the optimum.
     factor : float, default=None
         The one factor of the removals that are asked about; if not given, those of all rows are covered.
@@ -450,11 +442,14 @@ class LocalRows:
 
     before = None  # no Hessian is kept
 
-    def __init__(self, start: Start, factor: float | None = None, highest: float | None = None) -> None:
-        problem = self.problem = start.problem
+    def __init__(
+        self, start: "Start | Solution | LocalRows", factor: float | None = None, highest: float | None = None
+    ) -> None:
+        self.problem: Problem = start.problem
+        problem = self.problem
         self.factors = factor_range(problem) if factor is None else (factor, factor if highest is None else highest)
         self._middle = 0.5 * (self.factors[0] + self.factors[1]) if factor is None else factor
-        self.point = start.point
+        self.point: Point = start.point
         # How far the Hessians with all factors that are covered, and with the middle one, may be from the metric, as shares.
         self.eta = self.middle_eta = np.inf
         self.converged, self._known_norm = False, np.inf
@@ -472,7 +467,7 @@ class LocalRows:
         """What was summed at the base, of rows in memory; without a Hessian."""
         return self._expansion
 
-    def _find_base(self, start: Start) -> None:
+    def _find_base(self, start: "Start | Solution | LocalRows") -> None:
         """Find the base and its metric."""
         problem, floor, here = self.problem, Floor.of(self.problem.loss), start.expansion
         quadratic = problem.in_memory and problem.loss.self_concordance == 0.0
@@ -612,20 +607,8 @@ class LocalRows:
 
     @cached_property
     def every(self) -> Removals:
-        """The removals of all rows, which are in memory; some at a time, whose arrays stay in the cache and whose memory is used again."""
-        if self.problem.n_rows <= PREPARED_ROWS:
-            return self.base.prepare(self.problem, self._values, self._errors, self._norms)
-        found = np.empty((len(fields(Removals)), self.problem.n_rows))
-        for here in self._parts():
-            part = self._prepare(here, self.problem.take(here))
-            for numbers, field in zip(found, fields(Removals), strict=True):
-                numbers[here] = getattr(part, field.name)
-        return Removals(*found)
-
-    def _parts(self) -> Iterator[slice]:
-        """All rows in parts that are prepared at a time."""
-        for start in range(0, self.problem.n_rows, PREPARED_ROWS):
-            yield slice(start, min(start + PREPARED_ROWS, self.problem.n_rows))
+        """The removals of all rows, which are in memory."""
+        return self._prepare(slice(None), self.problem)
 
     def _prepare(self, rows: Rows | slice, part: Problem) -> Removals:
         known = (None if many is None else many[rows] for many in (self._errors, self._norms))
@@ -633,9 +616,10 @@ class LocalRows:
 
     def removals(self, rows: Rows, part: Problem | None = None) -> Removals:
         """The removals of some rows; ``part``: the rows, if they were taken."""
-        many = 4 * rows.size > self.problem.n_rows or "every" in self.__dict__
+        n_rows = self.problem.n_rows
+        many = n_rows <= PREPARED_ROWS or 4 * rows.size > n_rows or "every" in self.__dict__
         if self.problem.in_memory and many:
-            return self.every if rows.size == self.problem.n_rows else self.every.take(rows)
+            return self.every if rows.size == n_rows else self.every.take(rows)
         return self._prepare(rows, self.problem.take(rows) if part is None else part)
 
     def bounds(self, rows: Rows) -> Bounds:
@@ -646,9 +630,10 @@ class LocalRows:
             return self._bound_on_pieces(self.removals(rows))
         if "every" in self.__dict__ or not rows.size == self.problem.n_rows > PREPARED_ROWS:
             return self.base.closed_form(self.removals(rows), self.largest_norm)
-        # Nothing of a part is kept but its bounds.
+        # In parts whose arrays stay in the cache and whose memory is used again: nothing is kept of them but the bounds.
         lower, upper = unbounded(rows.size)
-        for here in self._parts():
+        for start in range(0, rows.size, PREPARED_ROWS):
+            here = slice(start, start + PREPARED_ROWS)
             part = self._prepare(here, self.problem.take(here))
             lower[here], upper[here] = self.base.closed_form(part, self.largest_norm)
         return lower, upper

@@ -516,9 +516,7 @@ class RowModels:
                 duals, free = duals + length * step, free + length * change
                 scores = self.scores(duals, free)
 
-    def _length(
-        self, weights: Array, duals: Array, scores: Array, step: Array, image: Array, moved: Array
-    ) -> float:
+    def _length(self, weights: Array, duals: Array, scores: Array, step: Array, image: Array, moved: Array) -> float:
         """How far to go along a step; ``image``: ``K`` times it."""
         loss, y = self.problem.loss, self.y
         slope, curvature = float(duals @ image), float(step @ image)

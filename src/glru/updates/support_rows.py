@@ -6,7 +6,7 @@ support share a family. Where that does not settle, steps of proximal Newton wit
 whose supports are not proven are left to other steps.
 """
 
-from typing import NamedTuple, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,8 @@ from glru.regions.local import has_support
 from glru.regions.support import Support, SupportEllipsoid, guess_support
 from glru.solution import Solution
 from glru.solvers.prox_newton import find_length, step_on_model
-from glru.sums import Expansion
 from glru.updates.batch import Decided
-from glru.updates.local_rows import LocalRows, RowCandidates
+from glru.updates.local_rows import LocalRows, RowCandidates, Start
 
 Rows = NDArray[np.intp]
 
@@ -32,13 +31,6 @@ MAX_STEPS, MAX_SEARCHES, WORKING = 6, 16, 100
 
 NEAR = 1e-3
 """A step that moves no score by more than this, and changes no sign, is the last one."""
-
-
-class _Start(NamedTuple):
-    problem: Problem
-    point: Point
-    expansion: Expansion | None = None
-    before: None = None
 
 
 def finds_supports_anywhere(problem: Problem) -> bool:
@@ -105,7 +97,7 @@ class SupportRows:
                     continue
                 if support.n_unknowns > self.problem.largest:
                     continue
-                family = LocalRows(_Start(support.problem, support.restrict(self.point)), self.factor)
+                family = LocalRows(Start(support.problem, support.restrict(self.point)), self.factor)
                 self._prove(support, family, rows[here[~self.proven[rows[here]]]])
                 here = here[self.proven[rows[here]]]
                 lower[here], upper[here] = self._bounds(family, rows[here], decided, n_steps)

@@ -183,10 +183,6 @@ class WideRows(RowModels):
             lower[places], upper[places] = found.lower, found.upper
         return lower, upper
 
-    @cached_property
-    def _refined_leverages(self) -> Leverages:
-        return self.metric.leverages.refined()
-
     def _closed_form(self, rows: Rows, known: Leverages) -> Bounds:
         """Bounds of the removed rows' scores under a quadratic loss, from the model of all rows: no step is left to be taken.
 
@@ -238,14 +234,12 @@ class WideRows(RowModels):
         places = self.usable(rows)
         if self.has_closed_form:
             # A step of refinement helps only where the factor has digits to give: the better of both is kept.
-            pairs = (
-                self._closed_form(rows[places], known) for known in (self.metric.leverages, self._refined_leverages)
-            )
-            lower[places], upper[places] = intersect(*pairs)
+            found = (self.metric.leverages, self.metric.leverages.refined)
+            lower[places], upper[places] = intersect(*(self._closed_form(rows[places], known) for known in found))
         elif places.size:
             first = ChordSteps(self, rows[places], *self.first(rows[places]))
-            found = self._tighten(first, decided, n_steps)
-            lower[places], upper[places] = found.lower, found.upper
+            tightened = self._tighten(first, decided, n_steps)
+            lower[places], upper[places] = tightened.lower, tightened.upper
         return lower, upper
 
     def summed_errors(
