@@ -83,6 +83,9 @@ SHRUNK = 0.01
 FOLD_START = 1e-3
 """Relative gap of the model of all rows that the models of folds start from."""
 
+HESSIAN_COLUMNS, HESSIAN_ENTRIES = 64, 300_000
+"""Columns and entries of dense data from which on Hessians take most of the time of chord steps."""
+
 SPARED = 0.1
 """The share of a fold's labels that stays open under penalties which may not win."""
 
@@ -834,9 +837,12 @@ class _Steps:
 
 def _bound_by_chords(grid: _Grid, rows: FoldRows) -> Iterator[tuple[int, Bounds, Closer | None]]:
     """:func:`bound_grid` by :class:`~glru.updates.chord_folds.ChordFolds`. With several penalties by a fold's first step alone: the others come at more expense."""
-    if grid.start is None and grid.problems[0].loss.piecewise:
-        # There may be no curvature at all at zero.
-        grid = replace(grid, start=train(grid.problems[0], FOLD_START, budget=grid.budget).point)
+    first, columns = grid.problems[0], grid.problems[0].n_columns
+    if grid.start is None and (
+        first.loss.piecewise or (columns >= HESSIAN_COLUMNS and rows.data.size >= HESSIAN_ENTRIES)
+    ):
+        # There may be no curvature at all at zero, and a training may form fewer Hessians than there are steps.
+        grid = replace(grid, start=train(first, FOLD_START, budget=grid.budget).point)
     alone = len(grid.problems) == 1
     work = ChordFolds(rows, grid.folds, grid.tests, grid.decided)
     work.start(grid.start_model, grid.start is not None, 1.0 if alone else SPARED, grid.budget)

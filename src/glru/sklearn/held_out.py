@@ -14,16 +14,15 @@ from glru._options import UNLIMITED, warn_caller
 from glru.bounds import Bounds, ScoreBounds, concatenate, is_decided
 from glru.cascade import Report, reporter
 from glru.duality import explain_missing_optimum
-from glru.linalg import Array, Matrix, calm_blas, outward, to_host
+from glru.linalg import Array, calm_blas, outward
 from glru.model_selection.cross_validation import Rows, split_rows
 from glru.model_selection.loocv import leave_one_out
-from glru.problem import Point, Problem
 from glru.refine import Closer, bound_folds, bound_grid, bound_single_fold
 from glru.regions import has_local, has_support
 from glru.regions.classes import require_classes
 from glru.sklearn.adapt import Adapted, Fold
 from glru.sklearn.column_maps import ColumnChanges
-from glru.solution import Solution, make_solution
+from glru.solution import Solution
 from glru.solvers import solve
 from glru.solvers.newton import zero_point
 from glru.updates.folds import has_folds
@@ -489,7 +488,7 @@ def _bound_one_by_one(
         problem = fold.problems[k]
         if shares is not None and fold.aligned and anywhere and known[k] is None:
             start = zero_point(problem)
-        else:
+        elif fold.aligned:
             known[k] = solution = known[k] or solve(adapted.problems[k], tol=tol)
             start = solution.point
         if shares is not None and fold.aligned:
@@ -497,7 +496,7 @@ def _bound_one_by_one(
                 return None
             found = find_support(problem, start, float(shares[done])).score_bounds(problem.matrix[fold.test])
             return (found, "newton") if np.all(is_decided(*found, width)) else None
-        near = solution if fold.aligned else make_start(solution, problem, np.concatenate(pairs[done]), tol)
+        near = solution if fold.aligned else solve(problem, tol=tol)
         return bound_single_fold(problem, near.point, near, problem, fold.test, width, UNLIMITED, request.aim)
 
     for done, fold in enumerate(folds):
@@ -517,36 +516,6 @@ def add_train_rows(adapted: Adapted, splits: list[Split]) -> list[tuple[Rows, Ro
     """The splits, each with its train rows."""
     everything = np.arange(adapted.targets.y.size)
     return [(np.delete(everything, test) if train is None else train, test) for train, test in splits]
-
-
-def make_start(solution: Solution, problem: Problem, rows: Rows, tol: float) -> Solution:
-    """A start for a problem with the same rows and other columns, to be refined.
-
-    Where there are as many columns as before, each is taken for a shifted multiple of the column that it was, as most steps
-    make them, and the solution's model is written in the new columns. Otherwise the problem is trained.
-    """
-    known = solution.problem
-    if problem.n_columns != known.n_columns:
-        return solve(problem, tol=tol)
-    weight = problem.weights / problem.weights.sum()
-    before: Array = np.bincount(rows, weight, known.n_rows).astype(np.float64)
-    (old_mean, old_spread), (mean, spread) = (
-        _compute_moments(known.matrix, before),
-        _compute_moments(problem.matrix, weight),
-    )
-    coef = solution.coef * np.divide(old_spread, spread, out=np.ones(mean.size), where=spread > 0.0)
-    intercept = (
-        solution.intercept + (solution.coef @ old_mean - coef @ mean)
-        if problem.fit_intercept
-        else 0.0 * solution.intercept
-    )
-    return make_solution(problem, Point(coef, intercept, solution.dual[rows]), 0, "stopped", solution.solver)
-
-
-def _compute_moments(matrix: Matrix, weight: Array) -> tuple[Array, Array]:
-    """Weighted mean and standard deviation of every column; for a warm start, not for a proof."""
-    mean = to_host(matrix.T @ weight)
-    return mean, np.sqrt(np.maximum(to_host(matrix.squared_column_norms(weight)) - mean**2, 0.0))
 
 
 def _warn_of_width(widths: Array, width: float | None) -> None:
