@@ -48,28 +48,28 @@ BATCH_STEPS = 30
 """Steps with the old Hessian in a batch; each reduces the error by about the largest move of a score."""
 
 COARSE = 1e-5
-"""Relative gap above which a solution is trained on before rows are removed from it."""
+"""A solution with a relative gap above this is trained further before rows are removed from it."""
 
 ACCURATE = 1e-12
-"""Relative gap to which a solution is trained on that one Newton step would move far."""
+"""A solution that one Newton step would move far is trained further, to this relative gap."""
 
 NEAR_FINEST = 16.0
 """An interval within this factor of the narrowest that float64 allows is refined only if that decides its row."""
 
 FEW_ROWS, MANY_ROWS = 4, 32
-"""Up to this number of open rows, training them, and refining them, is not preceded by the question whether it can help."""
+"""With at most this many open rows, training (the first) and refining (the second) start without checking whether they can help."""
 
 LOSSES = 0.2
-"""What all steps may lose against trainings, as a share of training all rows; see the module's text."""
+"""The most that all steps together may lose against training, as a share of training all rows; see the module docstring."""
 
 MANY_TRAININGS = 16
-"""A step that has spent this many trainings may be compared with one that is made for it."""
+"""A step that has spent as much as this many trainings may have one training measured for comparison."""
 
 FIRST_ROWS = 8
-"""Rows of the first part of a batch, and then ``MANY_ROWS``, where a step works on each row by itself: its loss is known after each part."""
+"""A step that works on each row separately takes this many rows first, then ``MANY_ROWS`` at a time; what it has lost is checked after each part."""
 
 TIGHTENED_SHARE = 8
-"""At most one row in this number is narrowed on its own, so that it costs far less than training every row."""
+"""At most one row in this many is narrowed on its own: more would approach the cost of training every row."""
 
 MAX_FACTORS = 16
 """Families are used while the rows' weights give at most this number of different factors."""

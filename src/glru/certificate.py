@@ -60,7 +60,7 @@ class Certificate:
     # Shape (n_columns,): the primal point.
     coef: Array
     intercept: Any
-    # At least ``P(w, b) - D(a)`` for a dual feasible point within the stated errors of ``a``; ``inf`` if there is none.
+    # An upper bound of ``P(w, b) - D(a)`` for a dual feasible point within the stated errors of ``a``; ``inf`` if there is none.
     gap: float
     loss_terms: Array | None  # shape (n_rows,): at least ``F_l(y_i; z_i, -a_i)``, where they were computed row by row
     # What belongs to every column, the problem, the dual point and the range of the correlations; a carried certificate forms them only if asked.
@@ -87,7 +87,7 @@ class Certificate:
 
     @property
     def column_norms(self) -> Array:
-        """At least ``sqrt(sum_i s_i x_ij^2)``."""
+        """An upper bound of ``sqrt(sum_i s_i x_ij^2)``."""
         return self.columns.norms
 
     @cached_property
@@ -108,19 +108,19 @@ class Certificate:
 
     @cached_property
     def row_total(self) -> float:
-        """At least ``sum_i s_i F_l(y_i; z_i, -a_i)``."""
+        """An upper bound of ``sum_i s_i F_l(y_i; z_i, -a_i)``."""
         assert self.loss_terms is not None
         return weighted_sum(self.problem.weights, self.loss_terms)
 
     @cached_property
     def column_total(self) -> float:
-        """At least ``sum_j F_rho_j(w_j, v_j)``."""
+        """An upper bound of ``sum_j F_rho_j(w_j, v_j)``."""
         terms = penalty_terms(self.penalty, self.coef, self.correlations, self.correlation_errors)
         return float(terms.sum()) * (1.0 + gamma(terms.size))
 
     @cached_property
     def dual_norm(self) -> float:
-        """At least ``sqrt(sum_i s_i a_i^2)``."""
+        """An upper bound of ``sqrt(sum_i s_i a_i^2)``."""
         assert self.point.dual is not None
         return float(weighted_norm(self.problem.weights, self.point.dual)) * (1.0 + gamma(self.problem.n_rows + 8))
 
@@ -240,7 +240,7 @@ def _find_class_moves(problem: Problem, dual: Array, q: Array) -> Array:
 
 
 def class_terms(q: Array, y: Array, scores: Array, errors: Array, ranges: Array) -> Array:
-    """At least ``KL(q' || p)`` for all scores within their errors and probabilities moved by at most ``ranges``."""
+    """An upper bound of ``KL(q' || p)`` for all scores within their errors and probabilities moved by at most ``ranges``."""
     top = scores.max(axis=1, keepdims=True)
     logs = scores - top
     logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
@@ -276,12 +276,12 @@ def bound_or_inf(gap: float) -> float:
 
 
 def ball_radius(gap: Array | float) -> Array:
-    """At least ``sqrt(2 gap)``, with room for terms of the gap that underflow."""
+    """An upper bound of ``sqrt(2 gap)``, with room for terms of the gap that underflow."""
     return np.sqrt(2.0 * np.asarray(gap)) * (1.0 + FEW) + TINY
 
 
 def weighted_sum(weights: Array, terms: Array) -> float:
-    """At least ``sum_i s_i t_i`` for non-negative terms, which may be infinite where the weight is zero."""
+    """An upper bound of ``sum_i s_i t_i`` for non-negative terms, which may be infinite where the weight is zero."""
     total = float(weights @ np.where(weights > 0.0, terms, 0.0))
     return total * (1.0 + gamma(weights.size + 2))
 
@@ -303,7 +303,7 @@ def score_errors(problem: Problem, coef: Array, intercept: float, scores: Array 
 
 
 def loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: Array, moves: Array | None = None) -> Array:
-    """At least ``F_l(y_i; z_i, -a_i)`` for all scores and dual variables within their errors."""
+    """An upper bound of ``F_l(y_i; z_i, -a_i)`` for all scores and dual variables within their errors."""
     xp = namespace(scores)
     wide = xp.abs(scores)
     wide += xp.abs(dual)
@@ -329,7 +329,7 @@ def loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: Array, 
 
 
 def lengthen_moves(moves: Array, dual: Array) -> Array:
-    """At least ``moves`` after they were added to the dual variables in float64.
+    """An upper bound of ``moves`` after they were added to the dual variables in float64.
 
     A move that is lost in the rounding of the sum may still be a share of the distance to the edge of the domain.
     """
@@ -337,7 +337,7 @@ def lengthen_moves(moves: Array, dual: Array) -> Array:
 
 
 def penalty_terms(penalty: Penalty, coef: Array, correlations: Array, errors: Array) -> Array:
-    """At least ``F_rho_j(w_j, v_j)`` for all correlations within their errors."""
+    """An upper bound of ``F_rho_j(w_j, v_j)`` for all correlations within their errors."""
     wide = errors + FEW * np.abs(correlations) + FEW * penalty.quadratic * np.abs(coef)
     _, edge = penalty.derivative_range()
     # Where the domain is bounded the dual point was scaled inside by more than its errors, not by these few more.

@@ -48,7 +48,7 @@ CLOSE_GAP = 1e-6
 """The share of the carried model's gap from which on Newton steps are not followed by a training."""
 
 MUCH_NARROWER = 1e-3
-"""Where an interval has this share of the carried ball's width, regions around the carried model are not asked: they are wider."""
+"""Regions around the carried model are skipped where an interval is at most this share of the carried ball's width: they would be wider."""
 
 
 @final

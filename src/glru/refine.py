@@ -51,55 +51,55 @@ TRAINED = 1e-13
 """Relative gap of a training in full."""
 
 CLASS_TRAINED, BALL_TOLS = 1e-9, (1e-11, 1e-14)
-"""Relative gap of a training with one score per class, from which on one or two Newton steps reach what float64 has; and the gaps whose balls are asked before a Hessian is formed: a training goes on at a fraction of its price."""
+"""Relative gap of a training with one score per class, from which one or two Newton steps reach the limit of float64; and the gaps at which balls are tried before a Hessian is formed, since training further costs a fraction of it."""
 
 SHORT_ROW = 0.005
 """Rows whose norm in the inverse metric is below this are rare: it is about the root of the columns' share of the rows."""
 
 CHORDS = 2
-"""Steps of models with one score per class that share a Hessian in any case; further ones while they leave less than ``CONVERGING``."""
+"""Steps of models with one score per class that always share a Hessian; further ones share it while they leave less than ``CONVERGING``."""
 
 STALLED = 0.9
-"""A full Newton step near the optimum that leaves more of the gradient's norm than this has met its rounding."""
+"""A full Newton step near the optimum that leaves more than this share of the gradient's norm has reached the limit of rounding."""
 
 CONVERGING = 0.1
-"""Where a Newton step has left less than this share of the gradient's norm, the next one is taken in full without a look at the objective."""
+"""After a Newton step that left less than this share of the gradient's norm, the next one is taken in full without evaluating the objective."""
 
 SMALL_GRADIENT = 1e-4
-"""Norm of a gradient with one score per class from which on bounds are asked for at the price of all rows' norms."""
+"""With one score per class, bounds are computed at the cost of all rows' norms once the gradient's norm is below this."""
 
 LOCAL_STEPS, MAX_ASKED_GRADIENT = 12, 0.2
-"""Number of Newton steps under the local certificate alone, and the norm of a gradient below which it is asked for."""
+"""Number of Newton steps under the local certificate alone, and the gradient norm below which it is tried."""
 
 PRODUCT_TOLS = (1e-9, 1e-12, 0.0)
-"""Relative gaps of trainings by products, each of which is asked for bounds; 0: as far as float64 goes."""
+"""Relative gaps of successive trainings by products, each followed by bounds; 0: as far as float64 goes."""
 
 TRAINED_FIRST = 1e-6
-"""Relative gap from which on a training that starts where nothing more is provable is asked: that of a training without questions."""
+"""A training that starts where nothing more can be proven is first asked for bounds at this relative gap, the usual one of a training."""
 
 SHRUNK = 0.01
 """What a gap has to be reduced to before a training is asked again: intervals go with its root."""
 
 FOLD_START = 1e-3
-"""Relative gap of the model of all rows that the models of folds start from."""
+"""Relative gap of the model of all rows, from which the models of the folds start."""
 
 HESSIAN_COLUMNS, HESSIAN_ENTRIES = 64, 300_000
 """Columns and entries of dense data from which on Hessians take most of the time of chord steps."""
 
 SPARED = 0.1
-"""The share of a fold's labels that stays open under penalties which may not win."""
+"""The share of a fold's labels that may stay open under penalties that are unlikely to win."""
 
 HESSIAN_PRODUCTS = 30.0
-"""Where a Hessian costs no more than so many products, Newton steps of one fold form it even where cold trainings would not."""
+"""If a Hessian costs no more than this many products, Newton steps of one fold form it even where cold trainings would not."""
 
 FOLD_ENTRIES, CHORD_ENTRIES = 4_000_000, 16_000_000
 """The largest number of scores, of all rows under the models of the folds that are stepped together; by chord steps, which keep one array of that size, the weights."""
 
 CHORD_COLUMNS, CHORD_EXPONENT = 32, 0.1
-"""From this number of columns on a Hessian costs far more than a gradient; and the logarithm of what curvatures may have changed by where steps share one."""
+"""With at least this many columns a Hessian costs far more than a gradient; and the largest change in the logarithm of curvatures at which steps share a Hessian."""
 
 APPROACH_STEPS, APPROACHED = 30, 0.1
-"""Most Newton steps without a certificate, and a move of scores (times the self-concordance constant) that ends them."""
+"""The largest number of Newton steps without a certificate, and the move of scores (times the self-concordance constant) that ends them."""
 
 AllDecided = Callable[[Array, Array], bool]
 Closer = Callable[..., tuple[Bounds, str]]

@@ -286,7 +286,7 @@ def sum_closely(
 
 
 def slope_spread(totals: Totals, spread: Any, largest: Any, curvature_norm: Any) -> Any:
-    """At least ``sqrt(sum_i s_i e_i^2)`` for the errors of slopes at scores that are off, one entry per model.
+    """An upper bound of ``sqrt(sum_i s_i e_i^2)`` for the errors of slopes at scores that are off, one entry per model.
 
     ``spread``, ``largest``: the same of the scores, and their largest error; ``curvature_norm``: ``sqrt(sum_i s_i l''_i^2)``, which serves where the
     loss has no smoothness (:meth:`~glru.losses.Loss.slope_errors`).
@@ -299,7 +299,7 @@ def slope_spread(totals: Totals, spread: Any, largest: Any, curvature_norm: Any)
 
 
 def slope_error_norm(loss: Loss, spread: Any, moved: Any) -> Any:
-    r"""At least the norm in the inverse Hessian :math:`H` of what errors :math:`e` of the scores add to the gradient, one entry per model.
+    r"""An upper bound of the norm in the inverse Hessian :math:`H` of what errors :math:`e` of the scores add to the gradient, one entry per model.
 
     .. math:: \|X^\top S \epsilon\|_{H^{-1}} \le \Bigl(\sum_k s_k \epsilon_k^2 / h_k\Bigr)^{1/2}
               \le \Bigl(\mu e^{M t} \sum_k s_k e_k^2\Bigr)^{1/2} ,
@@ -407,7 +407,7 @@ class DualGap:
 
     value: float  # at least ``P - D``; infinite where no dual feasible point is known
     correlations: Array  # shape (n_columns,): ``X^T (s o a)``
-    # At least ``sqrt(sum_i s_i a_i^2)`` and ``sum_i s_i F_l(y_i; z_i, -a_i)``.
+    # An upper bound of ``sqrt(sum_i s_i a_i^2)`` and ``sum_i s_i F_l(y_i; z_i, -a_i)``.
     dual_norm: float
     row_total: float
 

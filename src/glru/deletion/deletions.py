@@ -59,7 +59,7 @@ STAGES = ("closed form", "second order", "newton", "refine", "training", "open")
 OPEN = STAGES.index("open")
 
 TIGHT_ETA = 1e-5
-"""A metric that is farther than this from the Hessian is formed again at a closer base: standard errors are known no better than that."""
+"""A metric farther than this from the Hessian is formed again at a closer base, since standard errors cannot be known better than that."""
 
 CHORD_STEPS = 3
 """Steps with the Hessian that training has kept; each costs a share of a Hessian."""
@@ -106,12 +106,12 @@ class Reference:
 
     @cached_property
     def norms(self) -> Array:
-        """At least the norms of all rows in the inverse metric."""
+        """Upper bounds of the norms of all rows in the inverse metric."""
         return self.metric.norms(self.problem.matrix)
 
     @cached_property
     def axis_norms(self) -> Array:
-        """At least the norms of the unit vectors (the intercept's last) in the inverse metric."""
+        """Upper bounds of the norms of the unit vectors (the intercept's last) in the inverse metric."""
         return self.metric.axis_norms()
 
     @property
@@ -275,7 +275,7 @@ class Deletions:
             if reason is not None:
                 raise ValueError(reason[0].upper() + reason[1:])
         self.n_deletions = problem.n_rows if codes is None else int(codes.max()) + 1
-        # At least the distances of the candidates from the optima in the metric, counted from the optimum of all rows; the lengths of the candidates' moves.
+        # Upper bounds of the distances of the candidates from the optima in the metric, counted from the optimum of all rows; the lengths of the candidates' moves.
         self.radii, self.lengths = np.full(self.n_deletions, np.inf), np.zeros(self.n_deletions)
         # What gave each radius, by its place in ``STAGES``.
         self.stage_codes = np.full(self.n_deletions, OPEN, dtype=np.int8)
@@ -449,7 +449,7 @@ class Deletions:
         return moves @ across.T + reference.metric.factor @ apart
 
     def _growth(self, family: LocalRows) -> float:
-        """At least the norm in the metric of a vector whose norm in a family's metric is 1."""
+        """An upper bound of the norm in the metric of a vector whose norm in a family's metric is 1."""
         if family is self.family:
             return 1.0
         # The family's Hessian has larger weights, and curvatures at its own base.
@@ -703,5 +703,5 @@ def require_deletions(problem: Problem, function: str) -> None:
 
 
 def weight_slack(problem: Problem) -> float:
-    """At least the relative error of a row's weight and of a sum of such weights."""
+    """An upper bound of the relative error of a row's weight and of a sum of such weights."""
     return sum_error(problem.totals.depth)

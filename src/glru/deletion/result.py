@@ -77,7 +77,7 @@ class DeletionResult(Shown):
         return {stage: int(count) for stage, count in zip(STAGES, counts, strict=True) if count}
 
     def _slack(self, rows: Rows | slice) -> Array:
-        """At least the distances of the exact moves from the candidates, with the rounding of products with these."""
+        """Upper bounds of the distances of the exact moves from the candidates, with the rounding of products with these."""
         deletions = self._deletions
         return deletions.radii[rows] + 8.0 * deletions.reference.metric.solve_error * deletions.lengths[rows]
 

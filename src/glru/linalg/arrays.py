@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 
 _asked: ContextVar[int | None] = ContextVar("_asked", default=None)
-"""How many threads the call that is running asked for."""
+"""The number of threads that the current call asked for."""
 
 
 def n_threads() -> int:
@@ -135,7 +135,7 @@ _calm = _Calm()
 # decide differently each time. Counts are of one thread: that of the run, whatever other threads the products themselves use.
 
 CALL = 20_000
-"""Nanoseconds of a product that has next to nothing to multiply, with the statements around it."""
+"""Nanoseconds of a product of tiny operands, including the statements around it."""
 
 
 class _Counter(threading.local):
@@ -523,7 +523,7 @@ FEW = 16.0 * UNIT
 """Relative error of a short chain of operations."""
 
 TINY = 1e-150
-"""Added to norms: squares of numbers below it underflow, and the root of all that is lost so is far smaller."""
+"""Added to norms: squares of numbers below it underflow, and the root of everything lost that way is far smaller."""
 
 SPACING, SMALLEST = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).smallest_subnormal)
 

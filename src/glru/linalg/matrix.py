@@ -31,7 +31,7 @@ from glru.linalg.arrays import (
 )
 
 RawMatrix = NDArray[np.float64] | sp.csr_array
-"""What data in memory is stored in."""
+"""How data in memory is stored."""
 
 
 class Matrix(ABC):
@@ -350,7 +350,7 @@ CHUNK_BYTES = 1 << 20
 """Scaled rows are made in chunks of this size: they stay in the second-level cache."""
 
 FAR_MEAN, SHIFT_BITS = 4.0, (20, 8, 3, 1)
-"""A mean above this many standard deviations is worth taking from its column, rounded to one of these numbers of bits."""
+"""A mean above this many standard deviations is subtracted from its column, rounded to one of these numbers of bits."""
 
 
 @final

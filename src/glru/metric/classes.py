@@ -199,12 +199,12 @@ class ClassMetric:
         return 2.0 * self.solve_error + self.solve_error**2 + gamma(self.columns.size + 8)
 
     def largest_pair_norm(self, length: float) -> float:
-        """At least the norm of ``x (e_a - e_b)`` for a row of Euclidean norm ``length`` and any two classes."""
+        """An upper bound of the norm of ``x (e_a - e_b)`` for a row of Euclidean norm ``length`` and any two classes."""
         length = float(np.hypot(length, 1.0)) if self.fit_intercept else length
         return float(np.sqrt(2.0)) * length * self.columns.largest * (1.0 + FEW)
 
     def largest_norm(self, problem: Problem) -> float:
-        """At least the largest norm of ``x (e_a - e_b)`` of a row that counts, of the problem of this metric."""
+        """An upper bound of the largest norm of ``x (e_a - e_b)`` of a row that counts, of the problem of this metric."""
         if self._largest is None:
             self._largest = max(problem.map(_largest_pair_norm, self))
         return self._largest
@@ -251,13 +251,13 @@ class ClassMetric:
 
 
 def _largest_pair_norm(part: Problem, metric: ClassMetric) -> float:
-    """At least the largest norm of ``x (e_a - e_b)`` of a row of a part that counts."""
+    """An upper bound of the largest norm of ``x (e_a - e_b)`` of a row of a part that counts."""
     used = part.matrix[np.flatnonzero(part.weights > 0.0)]
     return max((float(pair_norms(forms, metric.unit).max()) for _, forms in metric.forms(used)), default=0.0)
 
 
 def pair_norms(forms: Array, unit: float, reference: NDArray[np.intp] | None = None) -> Array:
-    """At least the norms of ``x (e_a - e_b)``, from forms whose entries are off by ``unit`` times the product of two norms.
+    """Upper bounds of the norms of ``x (e_a - e_b)``, from forms whose entries are off by ``unit`` times the product of two norms.
 
     ``reference``: one class ``a`` per row; all pairs if not given.
     """
@@ -272,7 +272,7 @@ def pair_norms(forms: Array, unit: float, reference: NDArray[np.intp] | None = N
 
 
 def score_norms(forms: Array, unit: float) -> Array:
-    """At least the norms of ``x (e_a - 1 / K)``: what a score that is measured from the mean of all classes sees."""
+    """Upper bounds of the norms of ``x (e_a - 1 / K)``: what a score that is measured from the mean of all classes sees."""
     n_scores = forms.shape[1]
     own, mean = np.einsum("iaa->ia", forms), forms.mean(axis=2)
     squares = own - 2.0 * mean + mean.mean(axis=1, keepdims=True)

@@ -36,7 +36,7 @@ from glru.problem import Problem
 from glru.rows import Totals
 
 LOST_DIGITS = 1e-3
-"""A metric of dense rows that is farther than this from the Hessian is made from the rows, which takes several times as long."""
+"""If a metric of dense rows is farther than this from the Hessian, it is made from the rows instead, which takes several times as long."""
 
 MIN_SQUARE = 1e-200
 """Squared lengths of columns that are decomposed are above this, and below its inverse."""
@@ -122,7 +122,7 @@ class ColumnMetric(Metric):
 
     @property
     def largest(self) -> float:
-        """At least the norm in the inverse metric of any vector of length 1."""
+        """An upper bound of the norm in the inverse metric of any vector of length 1."""
         found = self.inverse_norm * (1.0 + self.solve_error)
         # The Hessian, never below ``least``, is at most 1 + eta times the metric.
         return min(found, float(np.sqrt((1.0 + self.eta) / self.least)) * (1.0 + FEW)) if self.least > 0.0 else found
@@ -190,7 +190,7 @@ class ColumnMetric(Metric):
         return float(np.linalg.norm(solved)) * (1.0 + self.solve_error) + self.error_norm(slack)
 
     def error_norm(self, slack: Array) -> float:
-        """At least the norm of a vector whose entries are at most ``slack``."""
+        """An upper bound of the norm of a vector whose entries are at most ``slack``."""
         # Entry by entry: |R^-T e| <= |R^-T| |e|.
         outer = float(np.linalg.norm(as_matrix(self.inverse.T).absolute_product(slack)))
         return self._least_of(outer, slack) * (1.0 + self.solve_error) + TINY
@@ -285,7 +285,7 @@ class DiagonalMetric(Metric):
             self.mean_error = 3.0 * unit * self._length(sizes) + TINY
 
     def _length(self, vector: Array) -> float:
-        """At least the norm of a vector in the penalised coordinates."""
+        """An upper bound of the norm of a vector in the penalised coordinates."""
         squares = float(np.square(vector) @ self.inverse)
         return float(np.sqrt(squares)) * (1.0 + gamma(vector.size + 8)) + TINY * float(np.sqrt(self.inverse.max()))
 
@@ -306,7 +306,7 @@ class DiagonalMetric(Metric):
         return found * (1.0 + FEW)
 
     def row_norms(self) -> Array:
-        """At least the norms of the problem's own rows."""
+        """Upper bounds of the norms of the problem's own rows."""
         with np.errstate(divide="ignore"):
             return np.minimum(self.norms(self.problem.matrix), (1.0 + FEW) / np.sqrt(self.curvatures))
 

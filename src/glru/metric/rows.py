@@ -30,10 +30,10 @@ from glru.metric.columns import Metric
 from glru.problem import Problem
 
 MAX_FREE = 32
-"""Most unpenalised coordinates of a border."""
+"""The largest number of unpenalised coordinates in a border."""
 
 MANY_SOLVES = 4
-"""The images of up to one row in this number are solved for one by one, of more from the inverse of the factor."""
+"""Images of at most one row in this many are solved for one by one; with more rows they come from the inverse of the factor."""
 
 
 def uses_rows(problem: Problem) -> bool:
@@ -198,7 +198,7 @@ class RowSide:
 
     @cached_property
     def border_norms(self) -> Array:
-        """At least the lengths of the border's rows."""
+        """Upper bounds of the lengths of the border's rows."""
         return np.linalg.norm(self.border, axis=1) * (1.0 + gamma(self.n_free + 4))
 
     def scores(self, duals: Any, free: Array) -> Any:
@@ -311,7 +311,7 @@ class RowMetric(NewtonSystem, Metric):
 
     @cached_property
     def free_norm(self) -> float:
-        """At least the norm of any unit vector in the unpenalised coordinates."""
+        """An upper bound of the norm of any unit vector in the unpenalised coordinates."""
         if not self.side.n_free:
             return 0.0
         # v = V a with a = (U^T V)^-1 r meets U^T v = r exactly; V^T D^-1 V = Y^T Y with V = D^(1/2) Y.
@@ -379,7 +379,7 @@ class RowMetric(NewtonSystem, Metric):
     def force_norms(
         self, forces: Any, responses: Any, moves: Array, taken: Any = None
     ) -> tuple[Array, Array, Any, Any]:
-        """At least the norms of gradients given by forces on the rows (one column each), ``missed``, ``e - v`` and ``K (e - v)``.
+        """Upper bounds of the norms of gradients given by forces on the rows (one column each), ``missed``, ``e - v`` and ``K (e - v)``.
 
         ``forces``: ``e``; ``responses``: ``-v = D dz`` for any changes ``dz`` of the scores; ``moves``: ``v^T D^-1 v``, as computed; ``taken``: the gradients' part
         in the unpenalised coordinates is ``U^T (e - taken)``. The norm of a free coordinate times ``missed`` is to be added to the norms.
@@ -405,7 +405,7 @@ class RowMetric(NewtonSystem, Metric):
         return norms, missed, residuals, image
 
     def spread(self, errors: tuple[Array, Array]) -> Array:
-        """At least ``sqrt(sum_k d_k e_k^2)`` for errors ``norms[k] first + second`` of the scores."""
+        """An upper bound of ``sqrt(sum_k d_k e_k^2)`` for errors ``norms[k] first + second`` of the scores."""
         first, second = np.sqrt(float(self.curvatures @ self.side.norms**2)), np.sqrt(float(self.curvatures.sum()))
         return (errors[0] * first + errors[1] * second) * (1.0 + gamma(self.curvatures.size + 8))
 
@@ -432,7 +432,7 @@ class RowMetric(NewtonSystem, Metric):
     def _answer_norms(
         self, lengths: tuple[Array, Array], images: Array, spread: Array, duals: Array, scores: Array
     ) -> Array:
-        """At least the norms of queries whose answers miss nothing of the border; ``scores``: ``K v``."""
+        """Upper bounds of the norms of queries whose answers miss nothing of the border; ``scores``: ``K v``."""
         side, (squares, roots) = self.side, lengths
         norm_sum = side.norms @ np.abs(duals)
         own = np.einsum("ij,ij->j", spread, spread)
@@ -455,7 +455,7 @@ class RowMetric(NewtonSystem, Metric):
         return self._answers(gram[here, there], extended.border[there].T, (np.diag(gram)[there], extended.norms[there]))
 
     def bound_combined_norm(self, extended: RowSide, factors: Array) -> float:
-        """At least the norm of the sum of the queries that a side has behind the rows, each times a factor."""
+        """An upper bound of the norm of the sum of the queries that a side has behind the rows, each times a factor."""
         here, there = slice(0, self.root.size), slice(self.root.size, None)
         gram, border = to_host(extended.gram.data)[:, there], extended.border[there]
         images, right = gram[here] @ factors, factors @ border
@@ -588,7 +588,7 @@ class Leverages:
 
     @cached_property
     def least_norms_without(self) -> Array:
-        """At most the norm of every row in the metric without it.
+        """A lower bound of the norm of every row in the metric without it.
 
         The bound by a trial vector exceeds the square of the norm by at most the square of what the image misses.
         """
@@ -658,10 +658,10 @@ class Leverages:
 
     @property
     def residual_norms(self) -> Array:
-        """At least ``|r_i|``."""
+        """An upper bound of ``|r_i|``."""
         return self._residual_norms[0]
 
     @property
     def residual_norms_without(self) -> Array:
-        """At least ``|r_i|`` in the metric without row ``i``."""
+        """An upper bound of ``|r_i|`` in the metric without row ``i``."""
         return self._residual_norms[1]

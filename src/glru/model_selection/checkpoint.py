@@ -31,14 +31,14 @@ WRITE_INTERVAL, WRITE_SHARE = 1.0, 10.0
 """Seconds between two writes, or this multiple of the time a write takes if that is longer."""
 
 PARTS = ("rows", "lower", "upper", "limited")
-"""What is kept of every row of an answer; of every answer its number of rows and its counted work."""
+"""What is kept for every row of an answer; for every answer, its number of rows and its counted work are kept as well."""
 
 ENTRY = re.compile(r"[0-9a-f]+/(coef|dual|numbers|words|sizes|work|rows|lower|upper|limited|steps|tables)")
 """The names of the arrays in the file."""
 
 PROBLEM = ("loss", "penalty", "fit_intercept", "scaling", "y", "sample_weight", "weights")
 SOLUTION = ("problem", "coef", "intercept", "dual")
-"""What tells problems (in addition to their data) and solutions apart."""
+"""What distinguishes solutions, and problems in addition to their data."""
 
 Work = Callable[[Rows], Found]
 Journal = list[tuple[Rows, Array, Array, NDArray[np.bool_], int]]

@@ -23,7 +23,7 @@ from glru.updates.local_rows import require_local
 Rows = NDArray[np.intp]
 
 SMALL_RANGE = 64
-"""Labels that are whole numbers in such a range are told apart without sorting."""
+"""Integer labels within a range of this size are distinguished without sorting."""
 
 
 def is_leave_one_out(cv: Any) -> bool:

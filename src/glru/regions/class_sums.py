@@ -49,7 +49,7 @@ def unpack_classes(model: Array, fit_intercept: bool) -> Point:
 
 
 SUMMED_ROWS = 1 << 10
-"""Dense rows whose slopes are summed in one product; the sums are added, so that rounding does not grow with the number of rows."""
+"""Dense rows whose slopes are summed in one product; these sums are then added, so that rounding does not grow with the number of rows."""
 
 
 def loss_gradient(problem: Problem, slopes: Array) -> Array:
@@ -67,7 +67,7 @@ def loss_gradient(problem: Problem, slopes: Array) -> Array:
 
 
 def gradient_depth(problem: Problem) -> int:
-    """At least the additions that a row's share of :func:`loss_gradient` passes through, or of a sum of these over blocks."""
+    """An upper bound of the additions that a row's share of :func:`loss_gradient` passes through, or of a sum of these over blocks."""
     if not (problem.in_memory and problem.matrix.stores_zeros and problem.arrays.stable):
         return problem.totals.depth
     return min(problem.totals.depth, SUMMED_ROWS + problem.n_rows // SUMMED_ROWS + 2)
@@ -110,7 +110,7 @@ class ClassSums:
         )
 
     def slope_error(self, problem: Problem, share: float) -> float:
-        """At least ``sqrt(sum_i s_i e_i^2)``, ``e_i`` what the slope of a row and class at the computed scores, and its part of a sum, may be off.
+        """An upper bound of ``sqrt(sum_i s_i e_i^2)``, ``e_i`` what the slope of a row and class at the computed scores, and its part of a sum, may be off.
 
         ``share``: relative error of a weight and of a sum over the rows.
         """
@@ -120,7 +120,7 @@ class ClassSums:
         return (share * size + own) * (1.0 + FEW) + TINY
 
     def score_error(self, problem: Problem) -> float:
-        r"""At least the norm, in the inverse of the Hessian at the computed scores, of the gradient's error for errors of the scores.
+        r"""An upper bound of the norm, in the inverse of the Hessian at the computed scores, of the gradient's error for errors of the scores.
 
         The slopes of row ``i`` at scores that are off by ``u``, at most ``e_i`` each, are off by :math:`\bar h u` with :math:`\bar h \preceq e^{2 e_i} h`. By Cauchy's inequality
         the sum of :math:`s_i \bar h_i u_i` times the rows has at most the norm :math:`(\sum_i s_i u_i^\top h_i u_i)^{1/2}` times the largest factor, and

@@ -27,7 +27,7 @@ from glru.regions.local import CLOSE, local_radius
 from glru.rows import MAX_COLUMNS
 
 MAX_DRIFT = 2.5
-"""A metric is not used where scores have moved by a larger range from those it was taken at: norms grow by its exponential."""
+"""A metric is not used where scores have moved by a larger range from those at which it was formed: norms grow by the exponential of that range."""
 
 
 def has_classes(problem: Problem) -> bool:
@@ -200,7 +200,7 @@ class ClassEllipsoid(Region):
 
     @property
     def gap(self) -> float:
-        """At least the objective's distance from its optimum."""
+        """An upper bound of the objective's distance from its optimum."""
         return self.nu * self.radius * (1.0 + FEW) + TINY**2 if np.isfinite(self.radius) else np.inf
 
     def take_step(self) -> "ClassEllipsoid":
@@ -309,7 +309,7 @@ class ClassBall(Region):
         return radius * means * (1.0 + FEW), widths
 
     def _lengths(self, X: Matrix) -> Array:
-        """At least the norms of rows in the inverse of the penalty's strengths."""
+        """Upper bounds of the norms of rows in the inverse of the penalty's strengths."""
         inverse = 1.0 / self.certificate.problem.quadratic
         lengths: Array = np.sqrt(X.squared_row_norms(inverse)) * (1.0 + gamma(X.shape[1] + 16))
         return lengths + TINY * float(np.sqrt(inverse.max(initial=0.0)))
@@ -355,7 +355,7 @@ class ClassBall(Region):
 
 
 def bound_range(moves: Array) -> float:
-    """At least the largest range of a row's moves, which are differences of stored scores."""
+    """An upper bound of the largest range of a row's moves, which are differences of stored scores."""
     return float((np.ptp(moves, axis=1) + FEW * np.abs(moves).max(axis=1)).max()) * (1.0 + FEW)
 
 
@@ -387,7 +387,7 @@ def query_centers(scores: Array, reference: NDArray[np.intp]) -> Array:
 
 
 def query_norms(forms: Array, unit: float, reference: NDArray[np.intp]) -> Array:
-    """At least the norms of the queries, from forms in the inverse metric."""
+    """Upper bounds of the norms of the queries, from forms in the inverse metric."""
     return np.hstack([score_norms(forms, unit), pair_norms(forms, unit, reference)])
 
 

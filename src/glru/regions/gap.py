@@ -22,10 +22,10 @@ from glru.linalg import FEW, TINY, UNIT, Array, Matrix, as_matrix, gamma
 from glru.problem import Problem
 
 PLACES_TOGETHER, ENTRIES_TOGETHER = 16, 1 << 14
-"""Places at which the end of an intercept is looked for at once, and the most numbers that these take with all rows."""
+"""Number of points at which the end of an intercept's interval is searched for at once, and the largest number of entries these take with all rows."""
 
 MAX_STEPS = 36
-"""Most steps of a search for the end of an intercept: away from a start by factors of 4, then between two of these."""
+"""The largest number of steps in a search for the end of an intercept's interval: away from the start by factors of 4, then between two of these points."""
 
 
 class Region(ABC):
@@ -129,7 +129,7 @@ class PrimalBall(Region):
         return intercept_bounds(problem, widen(parts, half), self.certificate.intercept + shift)
 
     def _norms(self, X: Matrix, mean: Array | None) -> Array:
-        """At least ``|x - c|`` in the metric of the penalty; infinite where a free column is used."""
+        """An upper bound of ``|x - c|`` in the metric of the penalty; infinite where a free column is used."""
         scalar = self.inverse.ndim == 0
         squares = float(self.inverse) * X.squared_row_norms() if scalar else X.squared_row_norms(self.inverse)
         slack = gamma(X.shape[1] + 4) * squares

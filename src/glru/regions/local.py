@@ -53,11 +53,11 @@ from glru.sums import (
 )
 
 RADII = (1.25, 3.0, 16.0)
-"""Radii of ellipsoids that are tried, in units of what the radius would be if no row were near a kink."""
+"""Radii of ellipsoids to try, in units of the radius that would hold if no row were near a kink."""
 
 
 def piece_radius(nu: Array, shares: Array, lost: Callable[[Array], Array]) -> Array:
-    """At least the distances to the optima in the metric; infinite where nothing is proven.
+    """Upper bounds of the distances to the optima in the metric; infinite where nothing is proven.
 
     ``nu``: at least the gradients' norms in the inverse metric; ``shares``: the Hessians of the rows in their curved pieces, all of them, are at least these
     shares of the metric; ``lost(radii)``: at least the share of the metric of the rows that may leave their curved pieces within the radii.
@@ -73,14 +73,14 @@ def piece_radius(nu: Array, shares: Array, lost: Callable[[Array], Array]) -> Ar
 
 
 def measure_piece_depths(loss: Loss, y: Array, scores: Array, errors: Array) -> Array:
-    """At most the depths of the exact scores inside the curved pieces, for scores that are off by at most ``errors``."""
+    """Lower bounds of the depths of the exact scores inside the curved pieces, for scores that are off by at most ``errors``."""
     depths = loss.piece_depth(y, scores)
     # The evaluation is a product and one or two differences of numbers of these sizes.
     return depths - errors - FEW * (np.abs(depths) + np.abs(scores) + loss.target_size(y))
 
 
 def measure_kink_distances(loss: Loss, y: Array, scores: Array, errors: Array) -> Array:
-    """At most the distances of the exact scores from the nearest kinks, for scores that are off by at most ``errors``."""
+    """Lower bounds of the distances of the exact scores from the nearest kinks, for scores that are off by at most ``errors``."""
     depths = np.abs(loss.piece_depth(y, scores))
     return np.maximum(depths * (1.0 - FEW) - errors - FEW * (np.abs(scores) + loss.target_size(y)), 0.0)
 
@@ -116,11 +116,11 @@ class Kinks:
         )
 
     def lost(self, radius: Array) -> Array:
-        """At least the share of the metric of the curved rows that a model within ``radius`` may see cross a kink."""
+        """An upper bound of the share of the metric of the curved rows that a model within ``radius`` may see cross a kink."""
         return self.curved[np.searchsorted(self.distances, radius, side="right")]
 
     def remainders(self, lengths: Array) -> Array:
-        """At least the norms of what steps of these lengths leave of the Newton equation: ``sum_k s c |x_k| (D |x_k| - distance)_+``.
+        """Upper bounds of the norms of what steps of these lengths leave of the Newton equation: ``sum_k s c |x_k| (D |x_k| - distance)_+``.
 
         Beyond a kink a slope differs from its linearisation by at most ``c`` times the way beyond it.
         """
@@ -180,7 +180,7 @@ CLOSE = 0.1
 
 
 def bound_row_norm(metric: ColumnMetric, length: float) -> float:
-    """At least the largest norm of a row in the inverse metric, from the largest Euclidean one, which costs nothing."""
+    """An upper bound of the largest norm of a row in the inverse metric, from the largest Euclidean one, which costs nothing."""
     length = float(np.hypot(length, 1.0)) if metric.fit_intercept else length
     return length * metric.largest * (1.0 + FEW)
 
@@ -200,7 +200,7 @@ class LocalEllipsoid(Region):
     # The curvatures at the centre differ from those of the metric by a factor of at most ``e^exponent``.
     exponent: float = 0.0
     share: float = 0.0  # the relative error of the penalty's strengths up to which all this holds
-    # At most how deep the rows of a piecewise quadratic loss are inside their curved pieces; infinite where these are no part of the metric.
+    # A lower bound of how deep the rows of a piecewise quadratic loss are inside their curved pieces; infinite where these are no part of the metric.
     depths: Array | None = None
 
     @classmethod
@@ -284,7 +284,7 @@ class LocalEllipsoid(Region):
 
     @cached_property
     def largest_norm(self) -> float:
-        """At least the largest norm of a row in the inverse metric."""
+        """An upper bound of the largest norm of a row in the inverse metric."""
         if self.rows is None:
             return self._norm_bound
         metric = self.metric
@@ -293,7 +293,7 @@ class LocalEllipsoid(Region):
 
     @property
     def _norm_bound(self) -> float:
-        """At least the largest norm of a row in the inverse metric, without a product with the rows."""
+        """An upper bound of the largest norm of a row in the inverse metric, without a product with the rows."""
         metric = self.metric
         if isinstance(metric, DiagonalMetric):
             return self.largest_norm
@@ -305,7 +305,7 @@ class LocalEllipsoid(Region):
 
     @property
     def gap(self) -> float:
-        """At least the objective's distance from its optimum, with room for a product that underflows."""
+        """An upper bound of the objective's distance from its optimum, with room for a product that underflows."""
         return self.nu * self.radius * (1.0 + FEW) + TINY**2 if np.isfinite(self.radius) else np.inf
 
     @cached_property

@@ -110,13 +110,13 @@ class Support:
 
 
 MAX_STEPS = 10
-"""Steps on a support: with a metric of their own they about square what is left, with that of an earlier one they leave a tenth of it or less."""
+"""Steps on a support: with their own metric they roughly square the error, with that of an earlier step they leave a tenth of it or less."""
 
 KEPT_METRIC = 0.1
-"""A step after which the gradient's norm in the metric before it is below this share of what it was needs no metric of its own."""
+"""A step that leaves less than this share of the gradient's norm, measured in the metric before it, needs no new metric."""
 
 NEGLIGIBLE_GRADIENT = 1e-11
-"""A gradient is not worth a further step whose norm is this share of the model's: rounding alone is not much less."""
+"""A gradient whose norm is at most this share of the model's is not worth a further step: rounding alone is not much smaller."""
 
 
 @final

@@ -19,7 +19,7 @@ from glru.updates.carried_rows import CarriedRemovals, NoRemovals, carried_remov
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
 
 ROWS_AT_ONCE, MODELS_AT_ONCE = 10_000, 128
-"""Rows in blocks that are brought into memory at once, and models that one pass measures."""
+"""Rows of blocks brought into memory at once, and models measured by one pass."""
 
 AnyRemovals = RowRemovals | CarriedRemovals | NoRemovals
 

@@ -38,13 +38,13 @@ from glru.updates.refits import Refits
 from glru.updates.wide_classes import WideClasses
 
 NARROWING = 32.0
-"""Products with the data narrow intervals while they are expected to cost at most this many times the closed form of all rows."""
+"""Intervals are narrowed by products with the data while these are expected to cost at most this many times the closed form of all rows."""
 
 APPROACHED, MAX_STEPS = 1e-9, 20
 """Relative gap of a row's model before a Hessian is formed there: most rows need no second one; and the Newton steps to it."""
 
 STEPPED = 1 << 22
-"""Coefficients and scores of models that are stepped together."""
+"""Number of coefficients and scores of the models that are stepped together."""
 
 
 @final

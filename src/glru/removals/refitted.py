@@ -187,7 +187,7 @@ class RefittedRemovals(OneScore):
         return outward(lower - self._factor_slack[rows], -np.inf), outward(upper + self._factor_slack[rows], np.inf)
 
     def slack(self, row: int) -> float:
-        """At least by how much :meth:`_widen` moves each end of a row's interval."""
+        """An upper bound of how far :meth:`_widen` moves each end of a row's interval."""
         return (1.0 + 1e-6) * float(self._factor_slack[row])
 
     @cached_property

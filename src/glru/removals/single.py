@@ -48,34 +48,34 @@ from glru.updates.support_rows import SupportRows
 from glru.updates.wide_rows import WideRows, estimate_ball_cost, estimate_leverage_cost
 
 STEPS_BEFORE_KINKS = 8
-"""Steps with the old Hessian where others follow rows over the kinks of their losses: models that few rows cross a kink for need no more."""
+"""Steps with the old Hessian before steps that follow rows across the kinks of their losses: models in which few rows cross a kink need no more."""
 
 FEW_ENTRIES = 250_000
-"""Scores of all rows under the models of the open rows: so few cost less than closer closed forms do."""
+"""Up to this many scores of all rows under the models of the open rows, computing them costs less than a closer closed form."""
 
 NARROWING, NARROWING_TIME = 32.0, 1e10
-"""Intervals that nobody asked a width of are narrowed while that is expected to cost at most this many Gram matrices, or this many nanoseconds."""
+"""If no width was asked for, intervals are narrowed while that is expected to cost at most this many Gram matrices, or this many nanoseconds."""
 
 TIGHT_ETA = 1e-6
-"""Where narrow intervals are asked for, a metric that is farther than this from the Hessian is formed again at a closer base."""
+"""If narrow intervals are asked for, a metric farther than this from the Hessian is formed again at a closer base."""
 
 MOVES_COST, MOVES_SHARE = 1500.0, 8.0
-"""Nanoseconds per row of the bounds by moves, besides two Gram matrices; and how many times more than these other bounds of intervals have to cost."""
+"""Nanoseconds per row of the bounds by moves, besides two Gram matrices; and how many times as much as these other interval bounds must cost for them to be tried."""
 
 STEPS_TOGETHER = 8
-"""Steps of wide rows ask for each leverage about this often: so many times fewer rows are few then."""
+"""Steps of wide rows ask for each leverage about this often; the number of rows that counts as few is smaller by this factor."""
 
 TRAINING_PRODUCTS = 40.0
-"""Products with X and its transpose that a training from the old optimum takes, certificates included."""
+"""Products with X and its transpose in a training from the old optimum, certificates included."""
 
 CARRIED_PRODUCTS = 4.0
-"""Products with X that the carried bound costs about as much as."""
+"""The carried bound costs about as much as this many products with X."""
 
 CENTRED_PRODUCTS = 400.0
-"""The carried bound with an intercept, which leaves more rows open than leverages do, is asked first where these cost this many products."""
+"""The carried bound with an intercept is tried first where leverages, which leave fewer rows open, cost this many products."""
 
 COLUMNS_PER_ROW, LOST_SCORES = 4.0, 1e-5
-"""Wide data with at most this many columns per row is worked on over its columns where the rounding of scores as sums over the rows may exceed this."""
+"""Wide data with at most this many columns per row is handled over its columns if rounding of scores computed as sums over the rows may exceed the second number."""
 
 COVERED_FACTOR = 1.1
 """Up to this factor of the other weights one base serves rows of different weights: Hessians are then known up to it."""

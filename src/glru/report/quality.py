@@ -19,7 +19,7 @@ MIN_SPREAD = 10.0
 
 
 NAMES = {"roc_auc": "ROC AUC", "r2": "R²", "macro_f1": "macro F1", "brier": "Brier score"}
-"""The names of metrics in text, where these are not the identifiers without underscores."""
+"""The names of metrics in text, where they are not the identifiers without underscores."""
 
 
 RATES = {"sensitivity": 1, "specificity": -1}

@@ -395,7 +395,7 @@ class Totals:
     depth: int  # at least the additions that a row's share of any sum over all rows passes through
     score_noise: float  # what the evaluation of the losses does to slopes, as an error of the scores
     weight_sum: float  # at least the sum of the weights ``s``
-    # At least ``sqrt(sum_i s_i x_ij^2)`` for every column, and ``sqrt(sum_i s_i)`` for an intercept.
+    # An upper bound of ``sqrt(sum_i s_i x_ij^2)`` for every column, and ``sqrt(sum_i s_i)`` for an intercept.
     column_norms: Array
     largest_norm: float  # at least the largest Euclidean norm of a row whose weight is above 0
 
@@ -410,7 +410,7 @@ class Totals:
 
     @property
     def norm(self) -> float:
-        """At least ``sqrt(sum_i s_i |x_i|^2)``."""
+        """An upper bound of ``sqrt(sum_i s_i |x_i|^2)``."""
         return float(np.linalg.norm(self.column_norms[: self.n_columns])) * (1.0 + gamma(self.n_columns + 8))
 
     def select(self, columns: NDArray[np.intp]) -> "Totals":

@@ -26,13 +26,13 @@ from glru.selection.judge import ROUGH, Judge, Screened, Value, label_equal_colu
 from glru.selection.moves import Columns, Model, Move
 
 MAX_UNKNOWNS = 64
-"""Models of more unknowns than this are not stepped on together: their Hessians cost more than what is saved."""
+"""Models with more unknowns than this are not stepped together: their Hessians cost more than that saves."""
 
 ENTRIES_TOGETHER = 2_000_000
-"""Entries of the data of all classes and sets that are worked on together, at most."""
+"""The largest number of entries in the data of all classes and sets that are handled together."""
 
 MAX_STEPS, LONGEST_MOVE, NEAR = 10, 8.0, 1e-3
-"""Newton steps of sets of columns at most, how far one moves a score at most, and the move after which the next one would be below rounding, about."""
+"""The largest number of Newton steps of a set of columns, the largest move of a score in one, and the move after which the next one would be about as small as rounding."""
 
 
 @final

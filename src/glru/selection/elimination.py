@@ -21,7 +21,7 @@ from glru.selection.moves import Columns, Model
 from glru.solvers import train
 
 TRAINING_SHARES = (1e-3, 1e-6, 1e-9)
-"""Shares of the tolerance that models without a local certificate are trained to, one after the other, while something is open."""
+"""Models without a local certificate are trained to these shares of the tolerance, one after the other, while anything is open."""
 
 
 @final

@@ -19,7 +19,7 @@ from glru.selection.moves import Move
 from glru.selection.search import Settings, list_movable_groups, make_judge, start_of
 
 MAX_PRINTED = 10
-"""Features that are printed."""
+"""The largest number of features to print."""
 
 
 @final

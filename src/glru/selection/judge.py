@@ -25,15 +25,15 @@ from glru.selection.moves import Carried, ColumnFamilies, Columns, Model, Move, 
 from glru.updates.columns import Evaluated, FoldColumns, FoldData, Tangent
 
 Zeros = NDArray[np.bool_]
-"""Rows whose score is exactly zero."""
+"""A mask of the rows whose score is exactly zero."""
 
 
 ROUGH = 1e-6
-"""Share of itself up to which a sum is known well enough to be shown and to begin a contest with."""
+"""A sum known up to this share of itself is accurate enough to be shown and to begin a contest with."""
 
 
 MAX_LEFT = 8
-"""Candidates that are refined one by one, at most, where others were decided at once."""
+"""The largest number of candidates refined one by one where others were decided together."""
 
 
 @final

@@ -24,19 +24,19 @@ from glru.updates.columns import SubsetModels, SubsetRows, has_subsets
 Places = NDArray[np.intp]
 
 SHOWN = 1e-4
-"""Share of itself up to which a sum is known well enough to be shown, as in :func:`glru.loocv`; where a contest needs more, it asks for it."""
+"""A sum known up to this share of itself is accurate enough to be shown, as in :func:`glru.loocv`; a contest that needs more asks for it."""
 
 COARSE = 1e-3
-"""Share of the sum up to which leave-one-out scores are narrowed before the contest is asked."""
+"""Leave-one-out scores are narrowed until the sum is known up to this share of itself before the contest is asked."""
 
 MAX_ENTRIES = 20_000_000
-"""Entries of the Hessians of all candidates of a step, at most; others are trained one at a time."""
+"""The largest number of entries in the Hessians of all candidates of a step; beyond it candidates are trained one at a time."""
 
 MAX_COLUMNS = 8
-"""Models of more columns than this times the rows are trained one at a time."""
+"""Models with more columns than this multiple of the rows are trained one at a time."""
 
 MAX_ROUNDS = 6
-"""Rounds in which rows are narrowed that matter; each makes what is open of a sum a thousandth as large, about."""
+"""Rounds that narrow the rows that matter; each reduces what is open of a sum to about a thousandth."""
 
 
 @final

@@ -50,22 +50,22 @@ if TYPE_CHECKING:
 Columns = NDArray[np.intp]
 
 MAX_ROWS = 1000
-"""Additions are handled in the dimension of the rows up to this many rows, or as many as there are columns."""
+"""Additions are handled over the rows if there are at most this many, or at most as many as columns."""
 
 FIRST_BATCH = 32
-"""Candidates of the first batch that is stepped on together; the best of them rule out many of the others. Each next batch is larger."""
+"""Candidates in the first batch that is stepped together; the best of them rule out many others. Each batch is larger than the one before."""
 
 SETS_COST = 4
-"""Models are bounded in metrics of their own where all of these cost no more than this times a factor over the rows."""
+"""Models are bounded in their own metrics if all of these cost no more than this many factorisations over the rows."""
 
 POLISHED = 1e-12
-"""Relative gap from which the columns of large sparse data are bounded."""
+"""The columns of large sparse data are bounded from a model with this relative gap."""
 
 MAX_PASSES = 3
 """Passes over blocks in which the candidates of a step are bounded together."""
 
 BATCH_STEPS, WIDE_STEPS = 6, 12
-"""Steps of removals that share one metric, before those with Hessians of their own; in the dimension of the rows, where these cost most, more."""
+"""Steps of removals that share one metric before steps with their own Hessians; the second number applies over the rows, where Hessians cost most."""
 
 
 class Move(NamedTuple):

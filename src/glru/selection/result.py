@@ -11,7 +11,7 @@ from glru._results import Shown, find_display, format_count, make_frame, show_in
 from glru.linalg import Array
 
 MAX_PRINTED = 10
-"""Steps that are printed."""
+"""The largest number of steps to print."""
 
 
 @final

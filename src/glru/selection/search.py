@@ -421,14 +421,14 @@ class StepContest:
 
 
 MAX_KEPT = 2_000_000
-"""Candidates of all steps of a path whose bounds are kept; of steps beyond, those that first lower bounds did not rule out."""
+"""The largest number of candidates, over all steps of a path, whose bounds are kept; of later steps only those are kept that first lower bounds did not rule out."""
 
 STAGES = ("carry", "newton", "refine", "loocv", "training")
 """What decides a candidate."""
 
 NUMBERS = ("n_moves", "place", "lower", "upper", "guess", "value_lower", "value_upper", "n_open", "seconds")
 TABLE = ("lower", "upper", "first_lower", "first_upper", "first_certain")
-"""What a checkpoint keeps of a step: the place of its move (-1: none), the sum after it, and the places of candidates and their bounds."""
+"""What a checkpoint keeps for a step: the index of its move (-1: none), the sum after it, and the indices of candidates with their bounds."""
 
 
 def _make_step(

@@ -322,7 +322,7 @@ def sum_columns(entries: NDArray[Any], counts: Array | None = None) -> NDArray[A
 
 
 def sum_depth(n_rows: int) -> int:
-    """At least the additions that an entry passes through in :func:`sum_columns`."""
+    """An upper bound of the additions that an entry passes through in :func:`sum_columns`."""
     return n_rows if n_rows <= FEW_ROWS else 2 * math.isqrt(n_rows) + 3
 
 

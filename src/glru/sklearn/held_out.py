@@ -35,7 +35,7 @@ WIDTH = 1e-4
 """Default width of held-out scores: the accuracy that scikit-learn's solvers reach."""
 
 AVERAGE = 0.2
-"""Leave-one-out narrows its intervals to this share of the width on average, and to the width each, so that metrics are known as well as scores."""
+"""Leave-one-out narrows each interval to the width and the average to this share of it, so that metrics are known as well as scores."""
 
 AIM, FINEST_AIM = 1e-6, 1e-10
 """Scores are narrowed to this width, or to the estimator's ``tol`` if that is smaller, if a few steps without training suffice;

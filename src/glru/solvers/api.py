@@ -46,13 +46,13 @@ CLASS_SOLVERS: dict[str, Callable[[Problem, Point, Stop], Run]] = {"newton": cla
 """The solvers of problems with one score per class."""
 
 FAR = 1e-9
-"""Where tol is 0, a run that ended with a relative gap above this one has more to gain."""
+"""With ``tol=0``, a run that ended with a relative gap above this can still improve."""
 
 NEWTON_SHARE = 15
-"""Iterations after which semismooth Newton gives way to the interior point, which takes 15 to 25 of the same price."""
+"""Iterations after which semismooth Newton gives way to the interior point, which takes 15 to 25 iterations of the same cost."""
 
 NEWTON_STEPS = 7
-"""Direct Newton steps of a training that has no trouble."""
+"""Direct Newton steps in a typical training."""
 
 SPARSE_PRODUCTS, DENSE_PRODUCTS = 60, 1000
 """Products that conjugate gradients take instead, to any gap: few where rows overlap little, many where all columns are correlated."""
@@ -76,7 +76,7 @@ CLASS_ROUNDS = (3.0, 1.0)
 not be exact."""
 
 DUAL_ROUNDS = 20
-"""Rounds of dual coordinate ascent that cost no more than the products which conjugate gradients take instead."""
+"""Rounds of dual coordinate ascent that cost no more than the products that conjugate gradients would take."""
 
 
 @check_call

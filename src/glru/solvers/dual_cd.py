@@ -17,10 +17,10 @@ from glru.problem import Point, Problem
 from glru.solvers.newton import Run, Stop, end, state_at
 
 PROXIMAL_SHARE = 0.01
-"""The proximal term of the intercept, as a share of the curvature that the losses have in it."""
+"""The proximal term of the intercept, as a share of the losses' curvature in its direction."""
 
 FIRST_ROUNDS = 5
-"""Rounds after which the fall of the gap is judged."""
+"""Number of rounds after which the decrease of the gap is judged."""
 
 EXTRA_PASSES, SMALL_SHARE = 4, 0.03
 """Passes of a round over the rows whose share of the gap is at least this much of the mean; the others stay as they are."""

@@ -39,13 +39,13 @@ from glru.solvers.newton import (
 from glru.solvers.prox_newton import prox_newton
 
 TO_BOUNDARY = 0.995
-"""The share of the way to the nearest end of the box that a step may go."""
+"""The largest share of the distance to the boundary of the box that a step may cover."""
 
 MAX_FAILURES = 10
-"""Most proximal-point steps in a row without progress."""
+"""The largest number of consecutive proximal-point steps without progress."""
 
 SHORT_STEP = 1e-8
-"""Two steps in a row shorter than this end the run: rounding rules the direction."""
+"""Two consecutive steps shorter than this end the run: rounding dominates their direction."""
 
 
 @final

@@ -31,22 +31,22 @@ MAX_PRODUCTS = 400
 """Products with the Hessian in one step of conjugate gradients."""
 
 STALE = 12
-"""After this number of products in a step the blocks in front of the system are formed again."""
+"""After this many products in a step the preconditioner blocks are formed again."""
 
 BLOCK_ROWS = 40
-"""The first blocks of dense data are those of this many rows per column: they cost little, and take about one product more in a step."""
+"""The first preconditioner blocks of dense data use this many rows per column: they are cheap and cost about one more product per step."""
 
 PROMISING = 0.1
-"""The gap is asked for once the decrement of a step is at most this share of the root of the target, relative to the objective."""
+"""The gap is computed once the decrement of a step is at most this share of the root of the target, relative to the objective."""
 
 DIRECT_UNKNOWNS = 2500
-"""Systems in more unknowns than this are not factored to train a model."""
+"""Systems with more unknowns than this are not factored to train a model."""
 
 ROW_SPACE, ROW_SPACE_TOL = 1000, 1e-9
-"""Wide data of more rows than this is not trained in the space of its rows, nor any to smaller gaps: eigenvalues of the Gram matrix are off by units of the largest."""
+"""Wide data with more rows than this is not trained in the space of its rows, nor is any data to smaller gaps: eigenvalues of the Gram matrix err by units of the largest."""
 
 ROW_SPACE_RAISED = 1e-12
-"""Share of its diagonal by which the Gram matrix is raised before it is factored: some hundred times its rounding."""
+"""The Gram matrix is raised by this share of its diagonal before it is factored, a few hundred times its rounding error."""
 
 BLOCK_COLUMNS = 1500
 """Diagonal blocks of more columns than this are not factored."""

@@ -34,19 +34,19 @@ from glru.solution import Status, find_dual
 from glru.sums import Expansion, Floor, assemble_gradient, assemble_hessian, dual_gap, expand, objective_value
 
 SMALL_STEP = 1e-4
-"""A step over rows in blocks is taken where the objective falls by this share of what its slope promises."""
+"""A step over rows in blocks is accepted if the objective falls by this share of what its slope promises."""
 
 SAMPLED_SHARE = 32
 """A sample holds one row in this number, but at least ``ROWS_PER_COLUMN`` rows per coefficient."""
 
 ROWS_PER_COLUMN = 10
-"""So many rows per coefficient are many."""
+"""Rows per coefficient from which a sample counts as large."""
 
 CURVED_SHARE = 0.1
-"""From this share of the rows in curved pieces on, Newton steps take the pieces of a piecewise quadratic loss as they are."""
+"""If at least this share of the rows is on curved pieces, Newton steps take the pieces of a piecewise quadratic loss as they are."""
 
 CHORD_OVERHEAD = 3e5
-"""Nanoseconds of a Hessian from which on one more step with the same one is worth its overhead."""
+"""If a Hessian takes at least this many nanoseconds, one more step with the same one is worth its overhead."""
 
 
 @final
@@ -565,7 +565,7 @@ class InMemory(Place):
         return State(n_iter, self.value, gap, self.scores, dual, partial(self.space.primal, self.unknowns))
 
     def _linear_gap(self, dual: Array) -> float:
-        r"""At least the gap of a linearised dual point, before a step has raised curvatures.
+        r"""An upper bound of the gap of a linearised dual point, before a step has raised curvatures.
 
         With :math:`\delta = |\ell'(z) + a|` curvatures between ``z`` and the score whose slope is ``-a`` are at least :math:`h - M \delta`, since
         :math:`|h'| \le M h` makes them change by at most ``M`` times the slope, so that :math:`F_\ell(y; z, -a) \le \delta^2 / (2 (h - M \delta))`.

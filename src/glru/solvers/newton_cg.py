@@ -29,10 +29,10 @@ MAX_INNER = 500
 """Conjugate-gradient steps in one outer iteration."""
 
 LARGE, PANEL = 1 << 17, 1 << 18
-"""Entries of dense data from which on products in single precision pay for the copy, and entries of rows that stay in the cache between two of them."""
+"""Entries of dense data from which products in single precision pay for the copy, and entries of rows that stay in the cache between two products."""
 
 SINGLE_ERROR = 64.0 * float(np.finfo(np.float32).eps)
-"""What rounding in single precision leaves of a residual, roughly."""
+"""Roughly the share of a residual that rounding in single precision leaves."""
 
 LEAST_VARIANCE = 1e-12
 """Variances below this share of second moments are rounding."""
@@ -41,7 +41,7 @@ EARLIEST, EARLY_SHARE = 4, 0.1
 """Products after which those to come are foreseen, where one model is solved: at least, and as a share of those that are affordable."""
 
 NEAR_TARGET = 4.0
-"""With an intercept a dual point is made feasible where the estimate of its gap is at most this many times the target."""
+"""With an intercept, a dual point is made feasible once the estimate of its gap is at most this many times the target."""
 
 
 class Preconditioner(ABC):

@@ -28,13 +28,13 @@ MAX_EPOCHS = 200
 """Passes of coordinate descent over the working set in one outer iteration."""
 
 ACTIVE_WORK = 3e8
-"""Operations that the search for the signs of one model may take."""
+"""The largest number of operations in the search for the signs of one model."""
 
 DESCENT_EPOCHS = 10
-"""Passes over a working set that descent usually takes, as its counted work."""
+"""Passes over a working set that count as the work of a typical descent."""
 
 MAX_GRAM = 3000
-"""Working sets up to this size are descended on their Gram matrix, larger ones on their columns."""
+"""Coordinate descent uses the Gram matrix of working sets up to this size, and the columns of larger ones."""
 
 
 def prox_newton(problem: Problem, start: Point, stop: Stop) -> Run:

@@ -21,10 +21,10 @@ Decided = Callable[[Any, Any], Mask]
 """Which members' bounds are good enough, or that the time is up for all of them."""
 
 SLOW = 0.6
-"""Contraction of chord steps: where a step leaves more than this share of the gradient, an exact step is cheaper."""
+"""Contraction of chord steps: if a step leaves more than this share of the gradient, an exact step is cheaper."""
 
 PATIENCE, PROGRESS = 4, 0.9
-"""Steps in a row that may leave more than this share of the smallest norm so far: those of quasi-Newton methods rise now and then."""
+"""The number of consecutive steps that may leave more than this share of the smallest norm so far: quasi-Newton steps are not monotone."""
 
 FLOOR_FACTOR = 8.0
 """A gradient's norm within this factor of its rounding error is at its floor, unless a step still halves it."""

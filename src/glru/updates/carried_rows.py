@@ -120,13 +120,13 @@ class Kept:
 class Carried:
     """The old optimum and the sums over all rows that the removal of any one is carried through."""
 
-    # At least the additions a row's share passes through in a sum over all rows: their number, if nothing else is known.
+    # An upper bound of the additions a row's share passes through in a sum over all rows: their number, if nothing else is known.
     depth: int
     # Shape (n_columns,): ``w``, ``X^T (s o a)`` and at least ``sqrt(sum_i s_i x_ij^2)``.
     coef: Array
     correlations: Array
     column_norms: Array
-    # At least ``sqrt(sum_i s_i a_i^2)`` and ``sum_i s_i F_l(y_i; z_i, -a_i)``.
+    # An upper bound of ``sqrt(sum_i s_i a_i^2)`` and ``sum_i s_i F_l(y_i; z_i, -a_i)``.
     dual_norm: float
     row_total: float
     largest: float  # the largest finite factor of a removal
@@ -160,7 +160,7 @@ class Carried:
         return sum_error(self.depth) * self.dual_norm * self.column_norms
 
     def _penalty_sums(self, rows: Kept) -> Array:
-        """At least the penalty's Fenchel-Young sum after each removal."""
+        """An upper bound of the penalty's Fenchel-Young sum after each removal."""
         problem, factors = rows.problem, rows.factors
         if not problem.penalty.smooth:
             return self._penalty_sums_by_row(rows)
@@ -191,7 +191,7 @@ class Carried:
         return (first, second), (a, b, c)
 
     def _noise(self, problem: Problem) -> float:
-        """At least the norm of the error of ``e_i``, whatever the row."""
+        """An upper bound of the norm of the error of ``e_i``, whatever the row."""
         lam_w = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)) * self.coef
         noise = self._errors * self.largest + FEW * (np.abs(lam_w) + np.abs(self.correlations))
         return float(np.sqrt(noise @ (_inverse(problem) * noise)))
@@ -325,7 +325,7 @@ def shared_part(problem: Problem) -> Matrix:
 
 
 def shared_norms(problem: Problem, part: Matrix) -> Array:
-    """At least the norms of the rows' shared parts in the metric of the penalty."""
+    """Upper bounds of the norms of the rows' shared parts in the metric of the penalty."""
     return rounded_norms(
         row_norms(problem) if part is problem.matrix else part.squared_row_norms(_inverse(problem)), problem
     )

@@ -77,7 +77,7 @@ def bound_centred(solution: Solution) -> Bounds:
 
 
 def _norm(inverse: Array, vector: Array) -> float:
-    """At least a norm in the inverse metric of the penalty."""
+    """An upper bound of a norm in the inverse metric of the penalty."""
     return float(np.sqrt(vector @ (inverse * vector))) * (1.0 + gamma(vector.size + 8))
 
 
@@ -138,7 +138,7 @@ class Balls:
 
     @cached_property
     def norms(self) -> Array:
-        """At least the norms of the rows in the metric of the penalty.
+        """Upper bounds of the norms of the rows in the metric of the penalty.
 
         A column with a value in one row only gets the coefficient exactly 0 when that row leaves, in the candidate as at
         the optimum: it does not widen the row's bounds.
@@ -157,7 +157,7 @@ class Balls:
         return [Hold.of(side, curvatures, rows) for rows in (nearest[::2], nearest[1::2]) if rows.size]
 
     def half_widths(self, rows: Rows, duals: Any, scores: Any, free: Array, gaps: Array) -> tuple[Array, Array]:
-        """At least how far the removed rows' scores are from those at the optimum, and the radii of the balls that say so.
+        """An upper bound of how far the removed rows' scores are from those at the optimum, and the radii of the balls that say so.
 
         ``duals``, ``scores``, ``gaps``: of :meth:`~glru.updates.row_models.RowModels.gaps`.
         """
@@ -171,7 +171,7 @@ class Balls:
     def half_widths_by_gradients(
         self, rows: Rows, scores: Any, errors: tuple[Array, Array], norms: Array, missed: Array
     ) -> Array:
-        """At least how far the removed rows' scores are from those at the optimum, from the gradients of candidates without them.
+        """An upper bound of how far the removed rows' scores are from those at the optimum, from the gradients of candidates without them.
 
         Parameters
         ----------
@@ -230,7 +230,7 @@ class Balls:
         return half, radii
 
     def _missed(self, duals: Any) -> Array:
-        """At least the sums of duals, which are zero where these are feasible."""
+        """Upper bounds of the sums of duals, which are zero where these are feasible."""
         arrays = self.models.arrays
         ones = arrays.put(np.ones(self.base.size))
         # The exact weights, and so the exact duals, differ from those used here.

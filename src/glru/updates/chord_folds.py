@@ -44,7 +44,7 @@ SMALL = 100
 """Columns whose Hessians are formed."""
 
 TOGETHER = 1_200_000
-"""Penalties are stepped together up to so many entries of the data for all of them: of more, calls cost less than what a penalty tells about the next saves."""
+"""Penalties are stepped together if the data times their number has at most this many entries; beyond it, starting each from the one before saves more than fewer calls do."""
 
 MAX_STEPS, MAX_CENTRAL_STEPS = 30, 30
 """Steps of a fold, and of the common model."""
@@ -53,23 +53,23 @@ CLOSE = 0.5
 """The common model is close enough where a step of its own is at most this share of the folds' steps."""
 
 CHUNK = 1 << 15
-"""Scores that are worked on at a time, so that what is made of them stays in the cache."""
+"""Scores handled at a time, so that temporaries stay in the cache."""
 
 NEARER = 0.7
-"""Models of another penalty are gone on from where the norms of gradients are at most this share of those where the own ones stand."""
+"""A model starts from that of another penalty if the gradient norm there is at most this share of the one at its own current model."""
 
 SLOW, FAR, FAR_PIECES = 0.3, 1.0, 0.1
 """A fold takes the curvatures of its own model where a step leaves more of a gradient's norm, the logarithm of what curvatures differ by is above this, or rows that have
 crossed a kink carry more of the metric."""
 
 CHORD, SAME_NORMS = 0.1, 1.1
-"""The logarithm of what curvatures may differ by from those of a common Hessian, and how much larger norms may be at most than known ones that are used instead."""
+"""The largest difference in the logarithm of curvatures from those of a common Hessian, and the largest factor by which norms may exceed the known ones used in their place."""
 
 ROWS_PER_COLUMN = 4
-"""Fewest rows per column of folds under a piecewise quadratic loss."""
+"""The smallest number of rows per column for folds under a piecewise quadratic loss."""
 
 CROSSED = 0.01
-"""The share of the rows that may have crossed a kink where steps keep a common Hessian."""
+"""Steps keep a common Hessian while at most this share of the rows has crossed a kink."""
 
 
 def has_chords(problem: Problem) -> bool:
@@ -343,7 +343,7 @@ class FoldRows:
         return gradients, squares, farthest
 
     def find_margins(self, models: Array, references: Sequence[Array]) -> tuple[Array, NDArray[np.bool_]]:
-        """At most how far the exact scores under some models have to move to change the piece of the loss that their references are in, negative where they have; and which of these are curved."""
+        """A lower bound of how far the exact scores under some models have to move to change the piece of the loss that their references are in, negative where they have; and which of these are curved."""
         scores = models @ self.data.T
         curved = np.array([self.loss.curvature(self.y, reference) > 0.0 for reference in references])
         depths = self.loss.piece_depth(self.y[None], scores)
@@ -353,7 +353,7 @@ class FoldRows:
         return np.where(curved, depths, -depths) - slack * (1.0 + FEW), curved
 
     def errors(self, models: Array, squares: Array, strengths: Array) -> Array:
-        """At least the errors of gradients at some models, entry by entry."""
+        """Upper bounds of the errors of gradients at some models, entry by entry."""
         rounded = gamma(2 * self.n_rows + 64) + FEW
         # Slopes' own evaluation, their weights, which have the error of their total, and sums of them; slopes at scores that are off;
         # then the penalty's product.
@@ -532,13 +532,13 @@ class PenaltyFolds:
         self._take(columns)
 
     def _bound_smoothly(self, columns: Rows, nu: Array) -> Array:
-        """At least the distances of the optima from the ends of some models' steps, in their metrics; ``nu``: at least the norms of the gradients."""
+        """Upper bounds of the distances of the optima from the ends of some models' steps, in their metrics; ``nu``: at least the norms of the gradients."""
         off = self.rows.longest * self.rows.score_error(self.models[columns]) + 2.0 * self.rows.noise
         rho = self.constant * (off + self.moved[columns]) * (1.0 + FEW) + FEW
         return step_radii(self.constant * self._largest(columns), nu, rho, self.metrics.eta[columns])
 
     def _bound_between_kinks(self, columns: Rows, nu: Array) -> Array:
-        """At least the distances of the optima from the ends of some models' steps under a piecewise quadratic loss, in their metrics."""
+        """Upper bounds of the distances of the optima from the ends of some models' steps under a piecewise quadratic loss, in their metrics."""
         rows, eta = self.rows, self.metrics.eta[columns]
         margins, curved = rows.find_margins(self.models[columns], [self.references[k] for k in columns])
         norms = self.base.norms[self.penalty_of[columns]] * (self.growth[columns, None] * (1.0 + FEW))
@@ -557,7 +557,7 @@ class PenaltyFolds:
         return np.where(np.isfinite(within) & (lost < 1.0), factor * nu * (1.0 + FEW), np.inf)
 
     def _largest(self, columns: Rows) -> Array:
-        """At least the largest norms of rows in the metrics of some models."""
+        """Upper bounds of the largest norms of rows in the metrics of some models."""
         found: Array = self.base.largest[self.penalty_of[columns]] * self.growth[columns] * (1.0 + FEW)
         return found
 
@@ -570,7 +570,7 @@ class PenaltyFolds:
         return asked + self.places.start if isinstance(self.places, slice) else self.places[asked]
 
     def _find_norms(self, owners: Rows, places: "slice | Rows") -> Array:
-        """At least the norms of some rows in the metric that is common to the folds of a penalty."""
+        """Upper bounds of the norms of some rows in the metric that is common to the folds of a penalty."""
         norms = self.base.norms
         found: Array = norms[0, places] if len(norms) == 1 else norms[self.penalty_of[owners], places]
         return found

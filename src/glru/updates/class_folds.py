@@ -75,7 +75,7 @@ SHARES = (0.1, 1e-2, 1e-3, 1e-4)
 """What gradients may have to be reduced to for bounds that are good enough."""
 
 MAX_ALIKE = 0.9
-"""Folds that have at least this share of all weight in common have one metric."""
+"""Folds that share at least this much of all weight use one metric."""
 
 N_HARDEST = 16
 """How many rows of a fold are looked at before all of them."""
@@ -137,7 +137,7 @@ class FoldMetric:
         return cls(metric, least, bound_row_norm(metric, longest))
 
     def ratio(self, least: Array) -> float:
-        """At most what ``M`` at other smallest probabilities is, as a share of this one."""
+        """A lower bound of what ``M`` at other smallest probabilities is, as a share of this one."""
         counted = self.least > 0.0
         return min(1.0, float(np.min(least[counted] / self.least[counted], initial=1.0)) * (1.0 - FEW))
 

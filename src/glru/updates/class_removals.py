@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Rows = NDArray[np.intp]
 
 EXACT_LEVERAGE = 0.3
-"""From this leverage on it is the largest eigenvalue, below a Frobenius norm, which is cheaper."""
+"""From this value, a leverage is the largest eigenvalue; below, it is a Frobenius norm, which is cheaper."""
 
 
 @final
@@ -52,13 +52,13 @@ class ClassBase:
     # The exact Hessian at the base, under the factor of any row that is covered, is within ``1 -/+ eta`` times the metric
     eta: float
     share: float  # relative error of a row's new weight and of a sum over the rows
-    # At least the largest error of a row's scores, the root of the weighted sum of their squares, and the norm of the gradient's error
+    # An upper bound of the largest error of a row's scores, the root of the weighted sum of their squares, and the norm of the gradient's error
     largest_error: float
     error_size: float
     error_norm: float
     # Shape (n_classes, n_unknowns): the Newton step of the base, and that of the losses alone
     step: Array
-    # At least their norms
+    # Upper bounds of their norms
     step_norm: float
     loss_step: Array
     loss_step_norm: float
@@ -125,10 +125,10 @@ class ClosedForm:
     norms: Array  # shape (n_rows, 2 n_classes): at least the norms of the queries in the inverse of the metric
     # The metric without the row is at least this share of the metric; nothing is proven where it is not above 0.
     shares: Array
-    # At least the norms of the steps in the metric, and in the exact Hessian without the row.
+    # Upper bounds of the norms of the steps in the metric, and in the exact Hessian without the row.
     step_norms: Array
     deltas: Array
-    # At least the norms of what is left of the Newton equation, in the inverse of the metric without the row.
+    # Upper bounds of the norms of what is left of the Newton equation, in the inverse of the metric without the row.
     residuals: Array
 
     def bounds(self, largest_norm: float) -> Bounds:
@@ -213,7 +213,7 @@ class ClassRemovals:
         self.shifts = self.moves + curved(self.forms, self.multipliers)
 
     def own_shares(self, lost: float = 0.0) -> Array:
-        """At least the shares of the metric that the Hessians of the rows' own problems have; ``lost``: of the metric, what is left out of them."""
+        """An upper bound of the shares of the metric that the Hessians of the rows' own problems have; ``lost``: of the metric, what is left out of them."""
         with np.errstate(all="ignore"):
             shares = self.shares - lost
             thetas = self.spreads / np.sqrt(shares)
@@ -246,13 +246,13 @@ class ClassRemovals:
         return np.where(np.isfinite(found), found, 0.0)
 
     def missed(self, multipliers: Array, slopes: Array, moves: Array) -> Array:
-        """At least the norm of ``U (c - w (g + h t))``, as the numbers are given: what a solution of the small system misses."""
+        """An upper bound of the norm of ``U (c - w (g + h t))``, as the numbers are given: what a solution of the small system misses."""
         residual = np.abs(multipliers - self.weights[:, None] * (slopes + curved(self.curvatures, moves)))
         return np.sum(residual * self.lengths, axis=1)
 
     @cached_property
     def base_norms(self) -> Array:
-        """At least the norm of the part of a step that does not depend on the row."""
+        """An upper bound of the norm of the part of a step that does not depend on the row."""
         return (self.family.base.step_norm + np.abs(self.extra) * self.family.base.loss_step_norm) * (1.0 + FEW)
 
     def closed_form(self, reference: Rows) -> "ClosedForm":
@@ -278,7 +278,7 @@ class ClassRemovals:
 
     @cached_property
     def step_norms(self) -> Array:
-        """At least the norms of the steps in the metric."""
+        """Upper bounds of the norms of the steps in the metric."""
         metric, c, norms = self.family.metric, self.multipliers, self.base_norms
         own = np.einsum("ia,ia->i", c, curved(self.forms, c))
         square = np.square(norms) + 2.0 * np.einsum("ia,ia->i", c, self.moves) + own
@@ -287,7 +287,7 @@ class ClassRemovals:
 
     @property
     def deltas(self) -> Array:
-        """At least the norms of the steps in the exact Hessian without the row."""
+        """Upper bounds of the norms of the steps in the exact Hessian without the row."""
         return self.step_norms * np.sqrt(1.0 + self.family.eta) * (1.0 + FEW)
 
     def shift_errors(self, sizes: Array) -> Array:
@@ -298,7 +298,7 @@ class ClassRemovals:
         return errors + gamma(self.forms.shape[1] + 8) * (np.abs(self.moves).max(axis=1) + longest * sizes)
 
     def residuals(self, shift_errors: Array, delta: Array) -> Array:
-        """At least the norm of what the errors of ``r``, of ``c`` and of the metric leave of the Newton equation."""
+        """An upper bound of the norm of what the errors of ``r``, of ``c`` and of the metric leave of the Newton equation."""
         sizes = np.abs(self.shifts).max(axis=1)
         unit = gamma(4 * self.forms.shape[1] + EXPONENTS)
         # The curvature of a row is at most 1/2 in norm, and at a score that is off by e within a factor of e^(2 e).
@@ -311,7 +311,7 @@ class ClassRemovals:
         return self.family.base.error_norm + left * (1.0 + FEW) + self.family.eta * delta
 
     def norms(self, reference: Rows) -> Array:
-        """At least the norms of the rows' queries in the inverse of the metric."""
+        """Upper bounds of the norms of the rows' queries in the inverse of the metric."""
         return query_norms(self.forms, self.family.metric.unit, reference)
 
 

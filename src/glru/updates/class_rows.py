@@ -41,7 +41,7 @@ CHUNK = 1 << 19
 """Numbers of a work array: forms of some rows."""
 
 MAX_LOST = 0.5
-"""Rows of large norms that carry more than this share of the metric are not left out of it."""
+"""Rows of large norm are not left out of the metric if they carry more than this share of it."""
 
 MIN_SHARE = 1e-6
 """Rows without which refits leave less than this share of the metric without the row are left to steps of their own."""
@@ -164,7 +164,7 @@ class ClassRows:
 
     @cached_property
     def row_norms(self) -> Array:
-        """At least the largest norm of ``x_k (e_a - e_b)`` of every row that counts."""
+        """An upper bound of the largest norm of ``x_k (e_a - e_b)`` of every row that counts."""
         height, found = max(1, CHUNK // self.problem.n_scores**2), np.zeros(self.problem.n_rows)
         for start in range(0, found.size, height):
             here = slice(start, start + height)
@@ -173,7 +173,7 @@ class ClassRows:
 
     @cached_property
     def largest_norm(self) -> float:
-        """At least the largest norm of ``x_k (e_a - e_b)`` of a row that counts."""
+        """An upper bound of the largest norm of ``x_k (e_a - e_b)`` of a row that counts."""
         return float(self.row_norms.max(initial=0.0))
 
     @cached_property
@@ -265,7 +265,7 @@ class ClassRows:
 
     @cached_property
     def fill_norms(self) -> Array:
-        """At least ``|f_j| (sum_a |e_ja|^2)^(1/2)``, a row per column with fills, a column per removal."""
+        """An upper bound of ``|f_j| (sum_a |e_ja|^2)^(1/2)``, a row per column with fills, a column per removal."""
         columns, n_scores = self.refits.filled_columns, self.problem.n_scores
         if not columns.size:
             return np.zeros(self.fills.shape)
@@ -275,7 +275,7 @@ class ClassRows:
 
     @cached_property
     def filled_spread(self) -> Array:
-        """At least ``sqrt(sum_k s_k min(1/2, tr h_k) m_kj)``, one entry per column with fills."""
+        """An upper bound of ``sqrt(sum_k s_k min(1/2, tr h_k) m_kj)``, one entry per column with fills."""
         likely, eta = self.values.likely, self.eta
         traces = np.minimum(np.sum(likely * (1.0 - likely), axis=1) * (1.0 + eta) + gamma(likely.shape[1] + 8), 0.5)
         return np.sqrt((self.problem.weights * traces) @ self.refits.mask * (1.0 + gamma(self.problem.n_rows + 8)))
@@ -484,7 +484,7 @@ class ClassCandidates:
     def _rounding(
         self, models: Any, losses: Any, strengths: Any, first: Array, second: Array, size: Array, exponents: Array
     ) -> Array:
-        """At least the norms of the gradients' errors, and of what factors and fills within their errors change; ``exponents``: at least the largest range of a row's move."""
+        """Upper bounds of the norms of the gradients' errors, and of what factors and fills within their errors change; ``exponents``: at least the largest range of a row's move."""
         family, problem, totals, refits = self.family, self.family.problem, self.family.totals, self.family.refits
         n_scores, high, rows = problem.n_scores, self.removals.factors, self.removals.rows
         size = size * (1.0 + gamma(totals.n_rows + 2 * n_scores + EXPONENTS))

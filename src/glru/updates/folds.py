@@ -40,51 +40,51 @@ Decided = Callable[[Array, Array], NDArray[np.bool_]]
 Mask = NDArray[np.bool_]
 
 MAX_STEPS = 60
-"""Steps of all models together."""
+"""The largest number of steps of all models together."""
 
 STEEP, MAX_TRIALS, LONGEST = 0.2, 12, 16.0
 """The share of the first slope that ends a search along a step, the lengths that are tried, and the longest one."""
 
 NEAR = 0.3
-"""The common model is near enough where its gradient is at most this share of the folds' gradients there."""
+"""The common model is near enough once its gradient is at most this share of the folds' gradients there."""
 
 STALLED = 0.9
-"""The share of a gradient's norm that a step near the optimum leaves where the next ones would gain nothing."""
+"""If a step near the optimum leaves more than this share of the gradient's norm, further steps would gain nothing."""
 
 CLOSE = 1e-7
-"""A gradient's norm, as a share of the root of the losses' squared slopes, below which its descent is no guide to the length of a step."""
+"""If a gradient's norm is below this share of the root of the losses' squared slopes, the descent along it is no guide to a step length."""
 
 WIDEST, MAX_COLUMNS = 10, 700
-"""Folds of dense data with more columns per row are left to the row side; the columns whose Hessians cost less than conjugate gradients to the optimum of least
+"""Folds of dense data with more columns per row than the first number are handled over the rows; the second is the number of columns up to which Hessians cost less than conjugate gradients to the optimum of least
 squares."""
 
 STEEPEST = 1e5
 """Of wide data with a quadratic loss the squared norms of rows in the metric of the penalty, times their weights, below which rounding leaves narrow bounds there."""
 
 SHARES_APART = 1e-6
-"""More than the logarithm of what weights of a block differ by from its share, and of what curvatures err by in their evaluation."""
+"""Above the difference in the logarithm between a block's weights and its share, plus the evaluation error of curvatures."""
 
 FAR = 1.0
-"""A certificate takes new curvatures if the logarithm of their change is above this."""
+"""A certificate forms new curvatures if their logarithm has changed by more than this."""
 
 N_HARDEST, SHARES = 16, (0.1, 1e-2, 1e-3, 1e-5, 1e-8)
-"""How many rows that a fold waits for are looked at before all of them, and what gradients may have to be reduced to."""
+"""The number of a fold's open rows that are examined before all of them, and the shares to which gradients may have to be reduced."""
 
 CHUNK = 1 << 13
-"""Scores that are worked on at a time, so that what is made of them stays in the cache."""
+"""Scores handled at a time, so that temporaries stay in the cache."""
 
 FEW_MODELS, CACHED, PANEL = 6, 1 << 21, 1 << 18
 """Products of so many models with dense data are faster one by one where it has at most so many entries; and entries of rows that stay in the cache between
 two of them."""
 
 FACTOR_PRODUCTS = 0.1
-"""The Gram matrix of all rows costs as much as so many products of one model for each column; its factor that, times the columns over the rows."""
+"""The Gram matrix of all rows costs as much as this many products of one model per column; its factor costs that times the ratio of columns to rows."""
 
 ROW_PRODUCTS, QUADRATIC_PRODUCTS = 60.0, 3000.0
 """Factors over the rows cost less than conjugate gradients where the cube of their number is at most so many times the entries; of wide least squares."""
 
 INEXACT, MAX_PRODUCTS = 0.2, 200
-"""What conjugate gradients may leave of a gradient, and how many products they take at most."""
+"""The share of a gradient that conjugate gradients may leave, and the largest number of products they take."""
 
 
 def has_folds(problem: Problem) -> bool:
@@ -651,7 +651,7 @@ class Folds:
         return lengths
 
     def exponents(self, place: Place, columns: Rows, reference: Reference) -> Array:
-        """At least the logarithm of what the exact curvatures at models differ by from those of a reference."""
+        """An upper bound of the logarithm of what the exact curvatures at models differ by from those of a reference."""
         constant, weights = self.loss.self_concordance, self.get_weights(columns)
         if not constant:
             return np.full(columns.size, SHARES_APART)
@@ -663,7 +663,7 @@ class Folds:
         return constant * (farthest + self.score_errors(place)) * (1.0 + FEW) + SHARES_APART
 
     def gradient_errors(self, place: Place, columns: Rows) -> Array:
-        """At least the errors of the gradients, entry by entry."""
+        """Upper bounds of the errors of the gradients, entry by entry."""
         n_rows, d = self.n_rows, self.n_columns
         size = np.sqrt(place.square) * (1.0 + gamma(2 * n_rows + 8))
         # Slopes at scores that are off, their own evaluation, their weights, which have the error of their total, and sums
@@ -675,7 +675,7 @@ class Folds:
         return slack
 
     def _slope_errors(self, place: Place, columns: Rows) -> Array:
-        """At least ``sqrt(sum_i s_i e_i^2)``, ``e_i`` what the error of a score does to its slope.
+        """An upper bound of ``sqrt(sum_i s_i e_i^2)``, ``e_i`` what the error of a score does to its slope.
 
         That is at most the error times the largest curvature on the way: ``e^(M error)`` times the one at the score that is known.
         """
@@ -741,14 +741,14 @@ class Folds:
         return widen(*self.half_widths(place, rows, owners, proven.radius, self.row_norms(rows, owners, proven)))
 
     def _length(self, vectors: Array, shrinks: Array) -> Array:
-        """At least the norms in the inverse of the penalties' metrics; ``shrinks``: of the models, one column each."""
+        """Upper bounds of the norms in the inverse of the penalties' metrics; ``shrinks``: of the models, one column each."""
         # Divided first: squares of small gradients may underflow where these norms do not.
         scaled = np.sqrt(self.inverse)[:, None] * vectors
         norms = np.sqrt(np.einsum("ij,ij->j", scaled, scaled)) * (1.0 + gamma(self.n_columns + 16))
         return (norms * shrinks + TINY) * (1.0 + FEW)
 
     def score_errors(self, place: Place) -> Array:
-        """At least the largest error of a score, one entry per model."""
+        """An upper bound of the largest error of a score, one entry per model."""
         return (float(self.lengths.max()) * place.lengths + place.shifts) * (1.0 + FEW)
 
     def _error_parts(self, coef: Array) -> tuple[Array, Array]:
@@ -759,7 +759,7 @@ class Folds:
         return lengths, shifts + self.problem.score_noise
 
     def row_norms(self, rows: Rows, columns: Rows, radii: "Radii") -> Array:
-        """At least the norms of some rows, each under one of the models, in the metric of the reference."""
+        """Upper bounds of the norms of some rows, each under one of the models, in the metric of the reference."""
         norms = self.norms[rows] * radii.shrinks[columns] + radii.added[columns]
         return np.hypot(norms, radii.intercept[columns])
 
@@ -779,7 +779,7 @@ class Radii:
     # The norm of a row is at most its norm in the metric of the penalty, and ``added``, and ``intercept`` for the ones.
     added: Array
     intercept: Array
-    # At least the gradient's norm, and what of that is rounding.
+    # An upper bound of the gradient's norm, and what of that is rounding.
     nu: Array
     rounding: Array
     largest_norm: Array  # at least the largest norm of a row

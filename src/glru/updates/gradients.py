@@ -24,7 +24,7 @@ from glru.sums import slope_error_norm, slope_spread
 from glru.updates.carried_rows import rounded_norms, row_norms, sum_error
 
 ACCURACY = 1e-3
-"""Share of a gradient's norm (in the inverse metric) that a step may leave; Newton's own error is of the same kind."""
+"""Share of a gradient's norm (in the inverse metric) that a step may leave; the error of the Newton step itself is of the same order."""
 
 MAX_PRODUCTS = 40
 """Products with the Hessians in a step."""
@@ -33,7 +33,7 @@ CACHED, MODELS_TOGETHER = 1 << 15, 256
 """Scores of a chunk of rows under some models, and the number of these: a few arrays of that size stay in the cache of a core."""
 
 EXACT_STEPS = 12
-"""Steps with Hessians of their own; each squares the error."""
+"""The largest number of steps with a model's own Hessian; each squares the error."""
 
 Map = Callable[[Any], Any]
 
@@ -263,7 +263,7 @@ class Gradients:
         more: float = 0.0,
         moved: Array | float = np.inf,
     ) -> Array:
-        """At least the norms of the errors of gradients whose sums have the given norms of slopes and curvatures.
+        """Upper bounds of the norms of the errors of gradients whose sums have the given norms of slopes and curvatures.
 
         ``more``: what the rows of a model have beyond those of the data, as a norm like :attr:`slope_norm`. ``moved``: at least the largest move of a score from the origin, where rows and columns are those of the metric.
         """
@@ -322,7 +322,7 @@ class PenaltyBalls:
 
     @cached_property
     def lengths(self) -> Array:
-        """At least the norms of the rows in the metric of the penalty."""
+        """Upper bounds of the norms of the rows in the metric of the penalty."""
         return rounded_norms(row_norms(self.problem), self.problem)
 
     @cached_property
@@ -332,7 +332,7 @@ class PenaltyBalls:
 
     @cached_property
     def _column_norm(self) -> float:
-        """At least the Frobenius norm of ``B``, at the largest factor."""
+        """An upper bound of the Frobenius norm of ``B``, at the largest factor."""
         totals = self.gradients.totals
         columns = totals.column_norms[: totals.n_columns] / np.sqrt(totals.quadratic)
         root = float(np.sqrt(self.gradients.largest_factor))
@@ -340,7 +340,7 @@ class PenaltyBalls:
 
     @cached_property
     def _spectral_norm(self) -> float:
-        """At least the spectral norm of ``B``, at the largest factor."""
+        """An upper bound of the spectral norm of ``B``, at the largest factor."""
         problem, frobenius = self.problem, self._column_norm
         roots = np.sqrt(self.gradients.totals.quadratic)
         gram = np.triu(problem.matrix.column_gram(problem.weights)) / roots / roots[:, None]
@@ -351,7 +351,7 @@ class PenaltyBalls:
         return min(frobenius, float(np.sqrt(found)) * (1.0 + FEW))
 
     def gradient_norms(self, found: Measured, models: Any) -> tuple[Array, Array]:
-        """At least the norms of computed gradients in the penalised columns, and the sizes of their entries for the intercept; slopes may still be off."""
+        """Upper bounds of the norms of computed gradients in the penalised columns, and the sizes of their entries for the intercept; slopes may still be off."""
         problem, totals = self.problem, self.gradients.totals
         columns, borders = split_models(found.gradients, problem.fit_intercept)
         coefs, _ = split_models(models, problem.fit_intercept)
@@ -366,7 +366,7 @@ class PenaltyBalls:
 
     @property
     def _border_norm(self) -> float:
-        """At least the root of the sum of the weights, at the largest factor; 0 without an intercept."""
+        """An upper bound of the root of the sum of the weights, at the largest factor; 0 without an intercept."""
         root = float(np.sqrt(self.gradients.totals.weight_sum * self.gradients.largest_factor))
         return root * (1.0 + FEW) if self.problem.fit_intercept else 0.0
 
@@ -377,7 +377,7 @@ class PenaltyBalls:
         return constant * longest * (norms + borders * longest) < 1.0
 
     def half_widths(self, found: Measured, models: Any, rows: NDArray[np.intp], factors: Array) -> Array:
-        """At least how far the scores of the left-out rows are from those at the optima; infinite where nothing is proven.
+        """An upper bound of how far the scores of the left-out rows are from those at the optima; infinite where nothing is proven.
 
         ``found``: what was measured of the models; ``models`` (shape (n_unknowns, n_models)): the models; ``rows`` (shape (n_models,)): the row that
         each is trained without; ``factors`` (shape (n_models,)): what the weights of each model's rows are multiplied by.
@@ -523,7 +523,7 @@ def find_lengths(
 
 
 SECANTS = 6
-"""Steps that are remembered of models that are stepped with Hessians from elsewhere."""
+"""Number of past steps kept for models that are stepped with a shared Hessian."""
 
 Secant = tuple[Any, Any]
 """Steps of models, one per column, and the changes of their gradients along them."""

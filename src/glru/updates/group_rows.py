@@ -27,10 +27,10 @@ STEP_OVERHEAD, ALONE_OVERHEAD = 3e5, 1e6
 """Nanoseconds of the calls of a step of a batch of groups, and of the steps of one group's model alone."""
 
 USUAL_STEPS, MAX_OF_ALONE = 3, 0.4
-"""Steps that a batch of groups is expected to take, and the most that these may cost of steps of each model alone."""
+"""Steps that a batch of groups is expected to take, and the largest share of the cost of stepping each model alone that they may have."""
 
 ASKED = 1e-8
-"""What steps may leave of a gradient's norm for the price of steps alone: where one leaves more, these are quicker."""
+"""Share of a gradient's norm that steps in a batch may leave at the price of single steps: if one leaves more, single steps are quicker."""
 
 Rows = NDArray[np.intp]
 Found = Callable[[Rows, Array, Array], None]

@@ -37,28 +37,28 @@ Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 BEYOND, AT_KINK, BEFORE, NO_WEIGHT = 0, 1, 2, 3
-"""Where a row is: beyond its kink, at it, before it; or it does not count."""
+"""The place of a row: beyond its kink, at it, or before it; or it has no weight."""
 
 NEAR_AN_END = (1e-6, 1e-4, 1e-2)
-"""Dual variables nearer than this share to an end are taken to be there, in turn until the optimum is found."""
+"""Dual variables within this share of an end are taken to be at the end; the shares are tried in turn until the optimum is found."""
 
 MISPLACED_BY = 1e-7
-"""Margins and dual variables may be on the wrong side by this much where the path begins."""
+"""Margins and dual variables may be on the wrong side by this much at the start of the path."""
 
 USUAL_PIECES = 50
-"""Pieces of a path beyond four per column, after which a row is left to training."""
+"""A row is left to training after this many pieces of its path beyond four per column."""
 
 MAX_KINKS = 120
-"""With more rows than this at the kink every piece of a path solves a system that costs about as much as training a model."""
+"""With more rows than this at the kink, every piece of a path solves a system that costs about as much as training a model."""
 
 ENTRIES_TOGETHER = 1 << 20
 """Entries of the arrays of dual points that are certified at once."""
 
 INTERCEPT_WIDTHS = (1.5, 16.0)
-"""Half-widths of the intercept's interval that are tried, in units of what the rows on curved pieces allow."""
+"""Half-widths of the intercept's interval to try, in units of what the rows on curved pieces allow."""
 
 MAX_ROWS = 2048
-"""Steps work with matrices of one entry per pair of rows: with at most this number of rows."""
+"""Steps use matrices with one entry per pair of rows, for at most this many rows."""
 
 MAX_STEPS = 40
 """Semismooth Newton steps of a model."""
@@ -70,13 +70,13 @@ EXACT_GAP = 1e-12
 """Gap, as a share of the weights, below which a candidate is nearly as good as float64 allows."""
 
 MAX_ROUNDS, USEFUL_ROUND = 12, 0.1
-"""Sets of rows at the kink that are tried for a model; while its label is open, as long as each leaves less than this share of the gap: a training costs about as much as three."""
+"""The largest number of sets of rows at the kink to try for a model; while its label is open, trying continues as long as each leaves less than this share of the gap: a training costs about as much as three."""
 
 FREE_SCALE = 1e-2
-"""Strength of an intercept, as a share of what the rows' coefficients have, where the model nearest to another is found."""
+"""Strength given to the intercept, as a share of that of the rows' coefficients, when the model nearest to another is searched for."""
 
 SAME_ROW, DUAL_STEPS = 1e-14, 50
-"""Share of the trace of a Gram matrix of rows at the kink that is added to its diagonal, for repeated rows; and steps that find their dual variables."""
+"""Share of its trace that is added to the diagonal of the Gram matrix of the rows at the kink, because rows may be repeated; and the number of steps that find their dual variables."""
 
 LARGEST_CORRECTION = 256
 """A model in which more rows than this have changed pieces is left to training."""
@@ -85,7 +85,7 @@ LARGEST_CORRECTION = 256
 def penalty_sums(
     problem: Problem, weights: Array, coefs: Any, correlations: Any, length: Array, moves: Array | float = 0.0
 ) -> Array:
-    """At least the penalty's Fenchel-Young sums, ``(lam w - v)^2 / (2 lam)`` with the largest ``v`` within its error.
+    """Upper bounds of the penalty's Fenchel-Young sums, ``(lam w - v)^2 / (2 lam)`` with the largest ``v`` within its error.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def penalty_sums(
 def removal_gaps(
     problem: Problem, weights: Array, rows: Rows, scores: Any, errors: Any, dual: Any, penalty: Array, moves: Any = None
 ) -> Array:
-    """At least the gaps of candidates without one row each, from their scores and dual variables (one column each).
+    """Upper bounds of the gaps of candidates without one row each, from their scores and dual variables (one column each).
 
     ``penalty``: at least the penalty's part; ``moves``: at most how far feasible dual variables are from these.
     """
@@ -602,7 +602,7 @@ class KinkRows:
         return widen(np.where(usable, center, 0.0), np.where(usable, half, np.inf)), gaps
 
     def _repairs(self, rows: Rows, weighted: Array, dual: Array) -> tuple[Array | None, Array | float]:
-        """At least how far dual variables are from ones that an intercept allows, and the norms of what that does to correlations.
+        """An upper bound of how far dual variables are from ones that an intercept allows, and the norms of what that does to correlations.
 
         With an intercept the dual variables must add up to 0. All are moved by the same share of their distances from the ends of their domain: those at an end stay
         there, which costs nothing to first order. Where that is not enough, those of the heavier sign are scaled down, by at most what the sum may be as a share of the
@@ -625,7 +625,7 @@ class KinkRows:
         return moves, ((norms * self.weights) @ moves) * (1.0 + gamma(problem.n_rows + 8))
 
     def _norms(self, kinks: NDArray[np.bool_]) -> Array:
-        """At least the norms of the rows in the inverse metric of the penalty, with an intercept those of their distances from a mean row."""
+        """Upper bounds of the norms of the rows in the inverse metric of the penalty, with an intercept those of their distances from a mean row."""
         problem = self.problem
         if not problem.fit_intercept:
             return rounded_norms(row_norms(problem), problem)
@@ -635,7 +635,7 @@ class KinkRows:
         return rounded_norms(np.square(away) @ np.broadcast_to(1.0 / problem.penalty.quadratic, mean.shape), problem)
 
     def _intercepts(self, rows: Rows, scores: Array, half: Array, kinks: NDArray[np.bool_]) -> Array:
-        """At least the distances of the exact intercepts of centred rows from the candidates'; ``half``: how far scores may be off beside them."""
+        """Upper bounds of the distances of the exact intercepts of centred rows from the candidates'; ``half``: how far scores may be off beside them."""
         problem, y = self.problem, self.problem.y[:, None]
         found = np.full(rows.size, np.inf)
         allowed = np.where(kinks, half, 0.0).max(axis=0) + 32.0 * UNIT * (1.0 + np.abs(scores).max(axis=0))

@@ -95,31 +95,31 @@ MAX_METRICS = 4
 """Hessians that are formed to find the base."""
 
 MAX_ETA = 0.5
-"""A metric that is farther than this from the exact Hessian proves nothing worth having."""
+"""A metric farther than this from the exact Hessian proves nothing useful."""
 
 PREPARED_ROWS = 1 << 13
-"""Rows whose removals are prepared at a time."""
+"""Number of rows whose removals are prepared at a time."""
 
 FAR_FOLLOWED_MOVES = (6.0, 15.0)
-"""Further moves of scores up to which curvatures are followed, for candidates with tiny gradients, as beside ``FOLLOWED_MOVES``."""
+"""Moves of scores up to which curvatures are followed in addition to ``FOLLOWED_MOVES``, for candidates with tiny gradients."""
 
 MAX_EXPONENT = 1.0
-"""Curvatures that may have changed by more than ``e`` to this power leave room for balls that need no curvatures at the base."""
+"""If curvatures may have changed by more than ``e`` to this power, balls that need no curvatures at the base may be smaller."""
 
 MIN_COMPLEMENT = 1e-6
-"""One minus the leverage of a row, at least, in steps of the model without it where no bound relies on these."""
+"""Lower limit of one minus a row's leverage in steps of the model without it, where no bound relies on the steps."""
 
 MAX_LONG_ROWS, OTHER_NORM_RATIO = 64, 0.8
-"""Rows of large norm whose moves are computed one by one, if the others' norms are below this share of the largest."""
+"""The largest number of rows of large norm whose moves are computed one by one, if the norms of the others are below this share of the largest."""
 
 CHORD_STEPS, DIRECTION_ACCURACY, PRODUCTS_PER_DIRECTION = 6, 0.05, 8.0
-"""Steps with the Hessian of the base before those with Hessians of the models' own, what these may leave of a gradient, and their usual products."""
+"""Steps with the Hessian of the base before steps with each model's own; the share of a gradient that the latter may leave, and the products they usually take."""
 
 LOSS_COST, STEP_OVERHEAD = 30.0, 1.5e6
-"""Nanoseconds of a loss and its derivatives, and of the calls of a step of a batch."""
+"""Nanoseconds to evaluate a loss with its derivatives, and overhead of one step of a batch."""
 
 ALONE_OVERHEAD, HESSIANS_ALONE = 6e6, 5.0
-"""Nanoseconds of the calls of steps of one row's model alone, and the Hessians that these take."""
+"""Overhead in nanoseconds of stepping one row's model alone, and the number of Hessians that takes."""
 
 SERIES = 1e-4
 """Up to here ``(e^t - 1 - t) / t`` is replaced by ``t (1/2 + t)``, which is more."""
@@ -213,7 +213,7 @@ class Steps(NamedTuple):
     # What they do to the rows' own scores, and at least how far the scores after them may be off
     shifts: Array
     errors: Array
-    # At least their norms in the metric, and in that of the exact Hessian
+    # Upper bounds of their norms in the metric, and in that of the exact Hessian
     lengths: Array
     exact_lengths: Array
     residuals: Array  # at least the norms of what they leave of the Newton equation
@@ -364,7 +364,7 @@ class RowRemovals:
     def _residuals(
         self, rows: Removals, size: Array, shifts: Array, shift_sizes: Array, shift_errors: Array, delta: Array
     ) -> Array:
-        """At least the norm of what the errors of ``r'``, of ``c_i`` and of the metric leave of the Newton equation."""
+        """An upper bound of the norm of what the errors of ``r'``, of ``c_i`` and of the metric leave of the Newton equation."""
         # The row's own slope and curvature were taken at a score that is off, too.
         wrong = rows.curvatures * (shift_errors + FEW * shift_sizes) + FEW * np.abs(rows.slopes)
         wrong += rows.slope_errors * (1.0 + (2.0 * self.constant) * shift_sizes)
@@ -579,7 +579,7 @@ class LocalRows:
 
     @property
     def norm_bound(self) -> float:
-        """At least the largest norm of a row that counts, from the Euclidean norms, which costs nothing."""
+        """An upper bound of the largest norm of a row that counts, from the Euclidean norms, which costs nothing."""
         # Asked for while the base is found, too: under whatever metric there is then.
         return bound_row_norm(self.base.metric, self.problem.totals.largest_norm)
 
@@ -589,14 +589,14 @@ class LocalRows:
 
     @property
     def largest_norm(self) -> float:
-        """At least the largest norm of a row that counts: exact in memory, otherwise as far as it is known."""
+        """An upper bound of the largest norm of a row that counts: exact in memory, otherwise as far as it is known."""
         if self._norms is not None and np.isinf(self._known_norm):
             self.learn_norm(float(self._norms[self.problem.weights > 0.0].max()))
         return min(self._known_norm, self.norm_bound)
 
     @cached_property
     def _norms(self) -> Array | None:
-        """At least the norms of all rows in the inverse metric, of rows in memory."""
+        """Upper bounds of the norms of all rows in the inverse metric, of rows in memory."""
         return self.base.metric.norms(self.problem.matrix) if self.problem.in_memory else None
 
     @property
@@ -703,7 +703,7 @@ class LocalRows:
             return SecondMoments.of(self.problem, self.base.metric, curvatures * np.square(norms), norms)
 
     def _bound_curvatures(self, norms: Array, curvatures: Array | None = None) -> tuple[Array, Array]:
-        """At least the exact weighted curvatures of all rows, and their norms; 0 where a row has no weight, however long it is.
+        """Upper bounds of the exact weighted curvatures of all rows, and their norms; 0 where a row has no weight, however long it is.
 
         ``curvatures``: others than those at the base.
         """
@@ -714,7 +714,7 @@ class LocalRows:
 
     @cached_property
     def shares(self) -> Array:
-        """At least the share of the metric that each row's curvature carries: ``s_k h_k x_k x_k^T`` is at most this times the metric."""
+        """An upper bound of the share of the metric that each row's curvature carries: ``s_k h_k x_k x_k^T`` is at most this times the metric."""
         curvatures, norms = self._bound_curvatures(self.every.norms)
         return curvatures * np.square(norms) * (1.0 + FEW)
 
@@ -811,7 +811,7 @@ class LocalRows:
 
     @cached_property
     def cubes(self) -> float:
-        """At least ``sum_k s_k h_k kappa_k^3``."""
+        """An upper bound of ``sum_k s_k h_k kappa_k^3``."""
         curvatures, norms = self._bound_curvatures(self.every.norms)
         with np.errstate(all="ignore"):
             return float(np.sum(curvatures * norms**3)) * (1.0 + gamma(curvatures.size + 8))
@@ -943,7 +943,7 @@ class RowCandidates:
         return Certified(*bounds, nu, floors)
 
     def _bound_far(self, found: Measured, widths: Array, rounded: NDArray[np.bool_]) -> Iterator[tuple[Rows, Array]]:
-        """At least how far the scores of some left-out rows are from those at the optima, where curvatures may have changed much since the base.
+        """An upper bound of how far the scores of some left-out rows are from those at the optima, where curvatures may have changed much since the base.
 
         ``rounded``: the candidates whose gradients are rounding in the metric of the base.
         """
@@ -961,7 +961,7 @@ class RowCandidates:
                 yield far, balls.half_widths(found.take(far, self.arrays), models, self.rows[far], self.factors[far])
 
     def _piece_radii(self, found: Measured) -> Array:
-        """At least the distances in the metric from the candidates to the optima, by the depths of all rows in their curved pieces."""
+        """Upper bounds of the distances in the metric from the candidates to the optima, by the depths of all rows in their curved pieces."""
         family, (first, second) = self.family, found.score_errors
         used = np.flatnonzero(family.shares > 0.0)
         rows, shares, norms = family.problem.take(used), family.shares[used], family.removals(used).norms
@@ -989,7 +989,7 @@ class RowCandidates:
         return far[base.constant * least * found.nu[far] < self.removals.metric_shares[far]]
 
     def _bound_followed_radii(self, found: Measured, far: Rows) -> Array:
-        """At least the distances in the metric from some candidates to the optima, where few rows have moved far or are long.
+        """Upper bounds of the distances in the metric from some candidates to the optima, where few rows have moved far or are long.
 
         The Hessian is at least that of the other rows: those few, left out, cost the share of the metric that their curvatures carry.
         """
@@ -1013,7 +1013,7 @@ class RowCandidates:
         return here.min(axis=(0, 1))
 
     def radii(self) -> tuple[Array, Array, Array]:
-        """At least the distances in the metric from the candidates to the optima, from the next ones, and the gradients' norms."""
+        """Upper bounds of the distances in the metric from the candidates to the optima, from the next ones, and the gradients' norms."""
         found, nu = self.measure()
         if self.family.problem.loss.piecewise:
             radii = self._piece_radii(found)
@@ -1060,7 +1060,7 @@ def removal_radii(
     slack: float,
     rounding: Array | None,
 ) -> tuple[Array, Array]:
-    """At least the distances in a metric from candidates to the optima without some rows, and from one Newton step further.
+    """Upper bounds of the distances in a metric from candidates to the optima without some rows, and from one Newton step further.
 
     With ``M`` the Hessian without the rows and ``g`` the gradient, the mean Hessian on the way to the optimum is within a factor
     ``e^rho`` of ``M``, ``rho`` the exponent and ``kappa`` times the radius, and the computed ``M`` within a share ``theta`` of it: the
@@ -1095,7 +1095,7 @@ def removal_radii(
 
 
 def _mean_hessian_error(rho: Array, theta: Array) -> Array:
-    """At least the norm of ``M^(1/2) (B^-1 - C^-1) M^(1/2)``, ``B`` within a factor ``e^rho`` of ``M`` and ``C`` within ``1 -/+ theta <= 1/2``."""
+    """An upper bound of the norm of ``M^(1/2) (B^-1 - C^-1) M^(1/2)``, ``B`` within a factor ``e^rho`` of ``M`` and ``C`` within ``1 -/+ theta <= 1/2``."""
     return np.expm1(rho * (1.0 + FEW)) * (1.0 + FEW) + 2.0 * theta
 
 
@@ -1112,7 +1112,7 @@ def _with_ones(rows: Problem) -> Array:
 
 
 def newton_remainders(exponents: Array) -> Array:
-    """At least ``(e^t - 1 - t) / t``."""
+    """An upper bound of ``(e^t - 1 - t) / t``."""
     remainders = np.where(
         exponents > SERIES, (np.expm1(exponents) - exponents) / exponents, exponents * (0.5 + exponents)
     )

@@ -53,7 +53,7 @@ class SecondMoments:
         return cls(form, error * (1.0 + FEW), total, metric.solve_error)
 
     def sizes(self, steps: Array, lengths: Array) -> Array:
-        """At least the roots for steps, one per row; ``lengths``: at least their exact norms, of which they err by 4 solve errors."""
+        """Upper bounds of the roots for steps, one per row; ``lengths``: at least their exact norms, of which they err by 4 solve errors."""
         squares = np.einsum("ij,ij->i", steps @ self.form, steps)
         slack = self.error + gamma(4 * self.form.shape[0] + 16) * self.total
         roots = np.sqrt(np.maximum(squares, 0.0) + slack * np.square(lengths))

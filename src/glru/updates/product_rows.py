@@ -30,19 +30,19 @@ from glru.updates.centred_rows import Balls
 from glru.updates.row_models import Errors, RowModels, Rows
 
 N_STEPS = 30
-"""Most certificates of a row: where these do not decide it, a factor over the rows is cheaper."""
+"""The largest number of certificates per row: if these do not decide it, a factor over the rows is cheaper."""
 
 BATCH_ENTRIES, TRIED_ROWS = 1 << 19, 8
-"""Entries of an array of models that step together, which stays in the cache; and the first rows, which tell what the others will take."""
+"""Entries in an array of models that are stepped together, so that it stays in the cache; and the number of first rows, whose cost predicts that of the others."""
 
 N_DIRECTIONS, ROWS_PER_DIRECTION = 16, 16
-"""Most directions that the preconditioner knows; and the number of open rows that pay for one."""
+"""The largest number of directions in the preconditioner, and the number of open rows that pays for one."""
 
 BASE_STEPS, USUAL_BASE_STEPS, BASE_SHARE = 20, 10.0, 1e-2
-"""Most steps of the model of all rows, about how many it takes, and the share of the gradient of a typical removal that its own is brought below."""
+"""The largest and the usual number of steps of the model of all rows; its gradient is brought below this share of that of a typical removal."""
 
 MIN_STEPS = 3.0
-"""Steps that a row takes at least, with the product that begins them."""
+"""The smallest number of steps per row, including the product that begins them."""
 
 STORED_COST, ROW_COST, COLUMN_COST = 0.4, 35.0, 5.0
 """Nanoseconds of a step per stored entry of X, per row, and per column with values in several rows."""

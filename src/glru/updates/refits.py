@@ -42,7 +42,7 @@ class Refits:
     class_factors: Array | None = None
     # Shape (n_rows,): the group of each row; None: 0 for ``y < 0``, 1 for ``y > 0``.
     groups: NDArray[np.intp] | None = None
-    # At least the relative error of a class factor, and the error of a strength's factor in units of ``max(1, rho)`` and of a fill in units of the largest
+    # An upper bound of the relative error of a class factor, and the error of a strength's factor in units of ``max(1, rho)`` and of a fill in units of the largest
     # absolute value in its column. Bounds made in batches hold for all of these within that error. Those of rows that are worked on one by one hold for all
     # strengths' factors within it, by :meth:`slack`, and for fills and class factors as they are stored.
     error: float = 0.0
@@ -87,7 +87,7 @@ class Refits:
 
     @cached_property
     def smallest(self) -> Array:
-        """At most the least factor of a strength or of a weight without each row, and 1."""
+        """A lower bound of the least factor of a strength or of a weight without each row, and 1."""
         least = np.ones(self.n_rows)
         for part in (self.strengths, self.class_factors):
             if part is not None and part.shape[1]:
@@ -96,7 +96,7 @@ class Refits:
 
     @cached_property
     def largest_factor(self) -> float:
-        """At least the largest factor of a weight, and 1."""
+        """An upper bound of the largest factor of a weight, and 1."""
         factors = self.class_factors
         return 1.0 if factors is None else max(1.0, float(factors.max()) * (1.0 + FEW + self.error))
 
@@ -151,7 +151,7 @@ class Refits:
         return self.described(problem, row)
 
     def strength_error(self, row: int) -> float:
-        """At least the relative error of the strengths of :meth:`described`, without a row that is described."""
+        """An upper bound of the relative error of the strengths of :meth:`described`, without a row that is described."""
         return 0.0 if self.strengths is None else float(strength_errors(self.strengths[row], self.error))
 
     def described(self, problem: Problem, row: int) -> Problem:
@@ -269,7 +269,7 @@ def factor_radii(
 
 
 def strength_errors(strengths: Array, error: float) -> Any:
-    """At least the relative error of strengths with some factors in the last axis; ``error`` as in :class:`Refits`."""
+    """An upper bound of the relative error of strengths with some factors in the last axis; ``error`` as in :class:`Refits`."""
     # A factor errs by the share of the larger of 1 and itself, its root by less, their products with the strengths are rounded.
     return error / strengths.min(axis=-1, initial=1.0) * (1.0 + FEW) + FEW
 

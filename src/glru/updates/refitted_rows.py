@@ -39,35 +39,35 @@ from glru.updates.wide_rows import WideRows
 Mask = NDArray[np.bool_]
 
 MIN_SHARE = 1e-6
-"""Rows whose removal changes a factor by more than this is the share of are left to steps of their own."""
+"""Rows whose removal leaves less than this share of a factor are left to their own steps."""
 
 
 FEW_SHRUNK = 1.0
-"""Strengths divided by more than 1 and this are looked at one by one, unless they are more than twice as many as the columns."""
+"""Strengths divided by more than 1 plus this are handled one by one, unless there are more than twice as many of them as columns."""
 
 SHARE_OF_SLOPE = 0.1
-"""What a line search over kinks may leave of the derivative along a step."""
+"""Share of the derivative along a step that a line search over kinks may leave."""
 
 LARGEST_MIX = 4.0
-"""Share of the last step in an accelerated one: steps that leave up to four fifths of an error are made up for."""
+"""The largest share of the previous step in an accelerated one: this makes up for steps that leave up to four fifths of an error."""
 
 SPARSE_MASK = 0.2
 """Share of filled values up to which products with their mask skip the others."""
 
 WORTH_EXPANDING = 4.0
-"""Products of all rows with all candidates must cost this many times as much as third derivatives before these are formed."""
+"""Third derivatives are formed only if the products of all rows with all candidates cost this many times as much."""
 
 FEW_PAIRS = 1 << 17
-"""Rows times candidates up to which their products cost less than forming third derivatives, whatever the counts of operations say."""
+"""Up to this many pairs of rows and candidates, products cost less than third derivatives whatever the operation counts say."""
 
 TIGHT_ETA = 1e-6
-"""Relative error of the metric above which expansions to second order start from a base one step closer."""
+"""If the relative error of the metric is above this, expansions to second order start from a base one step closer."""
 
 MAX_ENTRIES = 1 << 21
-"""Numbers of a work array: the coefficients of candidates that are bounded together."""
+"""Entries of a work array that holds the coefficients of the candidates bounded together."""
 
 MAX_KEPT = 10_000_000
-"""Entries of data up to which centred rows of wide data are kept for all steps: 80 MB."""
+"""Centred rows of wide data are kept for all steps if they have at most this many entries (80 MB)."""
 
 
 def has_refitted_rows(problem: Problem) -> bool:
@@ -139,7 +139,7 @@ class TallRefits:
 
     @cached_property
     def curved_sums(self) -> tuple[float, float, float]:
-        """At least ``sum_k s_k h_k kappa_k^p`` for ``p`` of 0, 1 and 2, ``kappa`` the norms of the rows."""
+        """An upper bound of ``sum_k s_k h_k kappa_k^p`` for ``p`` of 0, 1 and 2, ``kappa`` the norms of the rows."""
         every = self.family.removals(np.arange(self.problem.n_rows))
         curvatures = (
             self.problem.weights * every.curvatures * ((1.0 + self.family.eta) * (1.0 + gamma(every.norms.size + 8)))
@@ -181,7 +181,7 @@ class TallRefits:
         return np.where(usable, found, 0.0), fills.sum(axis=1) * (1.0 + gamma(fills.shape[1] + 4))
 
     def fill_norms(self, rows: Rows, axes: Array | None = None) -> Array:
-        """At least the norms of every moved fill as a vector with one entry, a row per removal; ``axes``: those of the filled columns, if in another metric."""
+        """Upper bounds of the norms of every moved fill as a vector with one entry, a row per removal; ``axes``: those of the filled columns, if in another metric."""
         refits, columns = self.refits, self.refits.filled_columns
         if not columns.size:
             return np.zeros((rows.size, 0))
@@ -203,7 +203,7 @@ class TallRefits:
 
     @cached_property
     def filled_spread(self) -> Array:
-        """At least ``sqrt(sum_k d_k m_kj)``."""
+        """An upper bound of ``sqrt(sum_k d_k m_kj)``."""
         curvatures = self.problem.weights * self.family.values.curvatures * (1.0 + self.family.eta)
         return np.sqrt(curvatures @ self.refits.mask * (1.0 + gamma(curvatures.size + 8)))
 
@@ -248,12 +248,12 @@ class TallRefits:
 
     @property
     def factor_error(self) -> float:
-        """At least the relative error of a class factor."""
+        """An upper bound of the relative error of a class factor."""
         return 0.0 if self.refits.class_factors is None else self.refits.error
 
     @cached_property
     def curved_lengths(self) -> tuple[float, float]:
-        """At least ``(sum_k s_k h_k |x_k|^2)^(1/2)`` and ``(sum_k s_k h_k)^(1/2)``, times the largest factor of a weight."""
+        """An upper bound of ``(sum_k s_k h_k |x_k|^2)^(1/2)`` and ``(sum_k s_k h_k)^(1/2)``, times the largest factor of a weight."""
         problem, grown = self.problem, (1.0 + self.family.eta) * (1.0 + gamma(self.problem.n_rows + 16))
         curvatures = problem.weights * self.family.values.curvatures
         sums = float(curvatures @ problem.squared_row_norms), float(curvatures.sum())
@@ -287,7 +287,7 @@ class TallRefits:
 
     @cached_property
     def base_size(self) -> float:
-        """At least the sum of the norms of the rows' shares in that gradient, and of the penalty's."""
+        """An upper bound of the sum of the norms of the rows' shares in that gradient, and of the penalty's."""
         problem, values, norms = self.problem, self.family.values, self.family.largest_norm
         shares = float(problem.weights @ np.abs(values.slopes)) * norms
         return shares + float(np.sqrt(problem.quadratic @ np.square(self.family.point.coef)))
@@ -355,11 +355,11 @@ class Linear(NamedTuple):
     length: Array
     off: Array
     moved: Array  # at least ``(sum_k s_k h_k t_k^2)^(1/2)``, ``t`` the moves of the scores
-    # At least what moved fills do to one score, and their norms
+    # An upper bound of what moved fills do to one score, and their norms
     farthest: Array
     thetas: Array
     exponents: Array  # curvatures are within ``e^exponent`` of those at the base
-    # At least the relative change of a weight, and the largest factor of one
+    # An upper bound of the relative change of a weight, and the largest factor of one
     changed: Array
     largest_factor: float
 
@@ -498,7 +498,7 @@ class TallCandidates:
         return self._around(centers, (self.removals.norms + self.fill_sizes) * (radius / root), errors)
 
     def _piece_depths(self, scores: Array, errors: Errors) -> Array:
-        """At most the depths of all rows in their curved pieces under each model, as multiples of their norms in the metric; not of the row that is left out."""
+        """Lower bounds of the depths of all rows in their curved pieces under each model, as multiples of their norms in the metric; not of the row that is left out."""
         problem, family = self.owner.problem, self.owner.family
         lengths = np.sqrt(problem.squared_row_norms) * (1.0 + gamma(problem.n_columns + 4)) + TINY
         depths = measure_piece_depths(
@@ -510,7 +510,7 @@ class TallCandidates:
             return np.where(norms > 0.0, depths / norms * (1.0 - FEW), np.inf)
 
     def _piece_radii(self, depths: Array, nu: Array) -> Array:
-        """At least the distances in the metric from the candidates to the optima, by the rows that stay in their curved pieces."""
+        """Upper bounds of the distances in the metric from the candidates to the optima, by the rows that stay in their curved pieces."""
         owner, family = self.owner, self.owner.family
         norms = family.removals(np.arange(owner.problem.n_rows)).norms[:, None] + self.fill_sizes
         # What a row carries of the metric, with its fills moved and its weight changed.
@@ -523,7 +523,7 @@ class TallCandidates:
         return piece_radius(nu, self.shares, lost)
 
     def _ball_distances(self, ball: Gradients, norms: Array) -> Array:
-        """At least the distances of the left-out rows' scores from those of the optima, from the gradients' norms in the metric of the penalty.
+        """Upper bounds of the distances of the left-out rows' scores from those of the optima, from the gradients' norms in the metric of the penalty.
 
         Without row ``i`` the objective is strongly convex in the metric of its strengths, which are at least ``min_j rho_ij`` times those of all rows.
         """
@@ -700,7 +700,7 @@ class TallCandidates:
         return found
 
     def _filled_moves(self) -> tuple[Array, Array, Array]:
-        """At least the norms of what moved fills do to the scores of all rows, what they do to one score, and their own norms."""
+        """Upper bounds of the norms of what moved fills do to the scores of all rows, what they do to one score, and their own norms."""
         owner, columns = self.owner, self.owner.refits.filled_columns
         moves = (np.abs(self.fills) + owner.fill_errors[:, None]) * np.abs(self.models[columns]) * (1.0 + FEW)
         unit = 1.0 + gamma(columns.size + 8)
@@ -708,7 +708,7 @@ class TallCandidates:
         return owner.filled_spread @ moves * unit, farthest, owner.fill_norms(self.rows) @ owner.filled_spread * unit
 
     def _fill_slack(self, steps: Array, moved: Array, thetas: Array, exponents: Array, changed: Array) -> Array:
-        """At least the norms of the errors of :meth:`_filled_gradients`, and of what fills within their errors change.
+        """Upper bounds of the norms of the errors of :meth:`_filled_gradients`, and of what fills within their errors change.
 
         ``changed``: relative change of the weights.
         """
@@ -751,7 +751,7 @@ class TallCandidates:
         errors: Errors,
         exponents: Array,
     ) -> Array:
-        """At least the norms of the gradients in an inverse metric, whatever their rounding and that of the refits."""
+        """Upper bounds of the norms of the gradients in an inverse metric, whatever their rounding and that of the refits."""
         owner, problem = self.owner, self.owner.problem
         coefs, usual = self.models[: problem.n_columns], known is owner.gradients
         fill_sums = owner.fill_sums if usual else owner.sum_fills(known.metric)
@@ -897,7 +897,7 @@ class RefittedSide:
         return largest, side.norms[rows] * mine + second
 
     def strength_errors(self, rows: Rows, duals: Array, norm_sum: Array) -> Array:
-        """At least the norms of gradients of the penalty, in the metric of each row's own, for factors that are off.
+        """Upper bounds of the norms of gradients of the penalty, in the metric of each row's own, for factors that are off.
 
         ``norm_sum``: the norms of the rows, fills moved, summed over the sizes of the duals, or more.
         """
@@ -911,12 +911,12 @@ class RefittedSide:
 
     @cached_property
     def fill_norms(self) -> Array:
-        """At least the norms of the moved fills in the metric of the penalty, one entry per removal."""
+        """Upper bounds of the norms of the moved fills in the metric of the penalty, one entry per removal."""
         return np.linalg.norm(self.scaled_fills, axis=1) * (1.0 + gamma(self.scaled_fills.shape[1] + 8))
 
     @cached_property
     def scaled_fills(self) -> Array:
-        """At least the moves of the fills, in the metric of the penalty; infinite in an unpenalised column."""
+        """Upper bounds of the moves of the fills, in the metric of the penalty; infinite in an unpenalised column."""
         refits, columns = self.refits, self.refits.filled_columns
         if not columns.size:
             return np.zeros((self.problem.n_rows, 0))
@@ -944,7 +944,7 @@ class RefittedSide:
 
     @cached_property
     def own_growth(self) -> Array:
-        """At least what norms in each removal's own metric of the penalty grow by for the errors of its strengths."""
+        """An upper bound of what norms in each removal's own metric of the penalty grow by for the errors of its strengths."""
         refits = self.refits
         if refits.strengths is None or not refits.error:
             return np.full(self.problem.n_rows, 1.0 + FEW)
@@ -953,7 +953,7 @@ class RefittedSide:
             return np.where(refits.smallest > 0.0, np.sqrt(1.0 + off / refits.smallest), np.inf) * (1.0 + FEW)
 
     def _own_norms(self, scaled: Array) -> Array:
-        """At least the norms of moves of the fills in each removal's own metric; ``scaled``: in that of the penalty, one row each or one for all."""
+        """Upper bounds of the norms of moves of the fills in each removal's own metric; ``scaled``: in that of the penalty, one row each or one for all."""
         columns, strengths = self.refits.filled_columns, self.refits.strengths
         squares = np.square(scaled) / (1.0 if strengths is None else strengths[:, columns])
         norms = np.sqrt(squares.sum(axis=1)) * (1.0 + gamma(columns.size + 8))
@@ -961,12 +961,12 @@ class RefittedSide:
 
     @cached_property
     def own_fill_norms(self) -> Array:
-        """At least the norms of the moved fills in each removal's own metric of the penalty."""
+        """Upper bounds of the norms of the moved fills in each removal's own metric of the penalty."""
         return self._own_norms(self.scaled_fills)
 
     @cached_property
     def own_fill_errors(self) -> Array:
-        """At least the norms of the errors of the fills in each removal's own metric of the penalty."""
+        """Upper bounds of the norms of the errors of the fills in each removal's own metric of the penalty."""
         columns = self.refits.filled_columns
         errors = np.abs(self.problem.matrix.dense(columns)).max(axis=0, initial=0.0)
         return self._own_norms(self.refits.error * errors[None, :] * np.sqrt(self.side.inverse[columns]))
@@ -996,7 +996,7 @@ class RefittedSide:
         return self.problem.matrix.centre_chunks(center)
 
     def norms(self, rows: Rows) -> Array:
-        """At least the norms of all rows in the metric of each removal's own penalty, a column per removal; fills not moved."""
+        """Upper bounds of the norms of all rows in the metric of each removal's own penalty, a column per removal; fills not moved."""
         side, strengths = self.side, self.refits.strengths
         if strengths is None:
             return np.broadcast_to(side.norms[:, None], (side.norms.size, rows.size))
@@ -1045,7 +1045,7 @@ class RefittedSide:
 
     @cached_property
     def growth(self) -> Array:
-        """At least the largest squared norm without each row of a gradient whose norm is 1 in the metric of all strengths and weights as they were."""
+        """An upper bound of the largest squared norm without each row of a gradient whose norm is 1 in the metric of all strengths and weights as they were."""
         refits, shrunk = self.refits, self.shrunk
         with np.errstate(all="ignore"):
             found = np.where(refits.smallest > 0.0, 1.0 / refits.smallest, np.inf)
@@ -1118,12 +1118,12 @@ class ShrunkStrengths:
     filled: Array  # shape (n_rows,): at least :math:`\phi_i^2`
 
     def growth(self) -> Array:
-        """At least the largest eigenvalue of each row's ``K_i`` in units of ``K``."""
+        """An upper bound of the largest eigenvalue of each row's ``K_i`` in units of ``K``."""
         summed: Array = np.bincount(self.rows, self.squares / self.factors, self.filled.size).astype(np.float64)
         return (np.square(1.0 + np.sqrt(self.filled)) / self.floor + summed) * (1.0 + gamma(self.rows.size + 16))
 
     def errors(self, rows: Rows, duals: Array, held: Array) -> Array:
-        """At least the norms of gradients of the penalty, in the metric of each row's own, for factors that are off by one of ``max(1, rho)``.
+        """Upper bounds of the norms of gradients of the penalty, in the metric of each row's own, for factors that are off by one of ``max(1, rho)``.
 
         ``duals``: models, a column per row; ``held``: at least their norms in the metric of the penalty.
         """

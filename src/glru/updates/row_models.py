@@ -30,13 +30,13 @@ Rows = NDArray[np.intp]
 Errors = tuple[Array, Array]
 
 MAX_STEPS = 30
-"""Newton steps of a single model, each with a factor of its own."""
+"""The largest number of Newton steps of a single model, each with its own factor."""
 
 HOPEFUL = 1e-3
 """The square of a gradient's norm, as a share of the objective, below which a quadratic model is asked for bounds: a step from elsewhere ends nearer."""
 
 NARROW = 1e-7
-"""Intervals of queries up to this share of the scores' range are left as they are: narrower ones cost products with all rows."""
+"""Query intervals of at most this share of the scores' range are left as they are: narrower ones cost products with all rows."""
 
 
 def has_wide_rows(problem: Problem) -> bool:
@@ -102,7 +102,7 @@ class RowEllipsoid(Region):
     forces: Any
     sizes: Any
     errors: Errors  # shape (1,) each: the error of row ``k``'s score is at most ``norms[k] first + second``
-    # At least the gradient's norm in the inverse metric, and the part of it that is rounding.
+    # An upper bound of the gradient's norm in the inverse metric, and the part of it that is rounding.
     nu: float
     rounding: float
     exponent: float  # the logarithm of what the exact curvatures may differ by from those of the metric
@@ -131,7 +131,7 @@ class RowEllipsoid(Region):
 
     @cached_property
     def largest_norm(self) -> float:
-        """At least the largest norm of a row that has a weight, from ``H >= Lambda`` and ``H >= d x x^T``."""
+        """An upper bound of the largest norm of a row that has a weight, from ``H >= Lambda`` and ``H >= d x x^T``."""
         side, used = self.models.side, self.weights > 0.0
         norms = side.norms + side.border_norms * self.metric.free_norm
         with np.errstate(divide="ignore"):
@@ -152,7 +152,7 @@ class RowEllipsoid(Region):
 
     @property
     def gap(self) -> float:
-        """At least the distance of the objective at :attr:`point` from its optimum: by convexity, as for a local ellipsoid."""
+        """An upper bound of the distance of the objective at :attr:`point` from its optimum: by convexity, as for a local ellipsoid."""
         if not np.isfinite(self.radius):
             return np.inf
         side, curvatures, point = self.models.side, self.metric.curvatures, self.point
@@ -182,7 +182,7 @@ class RowEllipsoid(Region):
 
     @cached_property
     def _norm_sum(self) -> float:
-        """At least ``sum_k |b_k| |x_k|``, so also the norm of the penalised coefficients in the metric of the penalty."""
+        """An upper bound of ``sum_k |b_k| |x_k|``, so also the norm of the penalised coefficients in the metric of the penalty."""
         norms = self.models.side.norms
         return float(norms @ np.abs(self.duals)) * (1.0 + gamma(norms.size + 4))
 
@@ -328,7 +328,7 @@ class RowModels:
         return (self.constant * (moved + off) + weight_error(self.problem)) * (1.0 + FEW) + FEW
 
     def rounding(self, spread: Array, sizes: Errors, exponent: Array, free_norms: Array | float) -> Array:
-        """At least the norm of the gradient's error: of its parts and their weights, and of slopes at scores that are off.
+        """An upper bound of the norm of the gradient's error: of its parts and their weights, and of slopes at scores that are off.
 
         ``spread``: ``sqrt(sum_k d_k e_k^2)`` for the errors of the scores.
         """

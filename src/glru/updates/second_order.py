@@ -32,7 +32,7 @@ class SecondOrder(NamedTuple):
     # What they do to the rows' own scores, and at least how far the scores after them may be off
     shifts: Array
     errors: Array
-    # At least the norms of the gradients there in the metric without each row; curvatures are within ``e^exponent`` of those at the base
+    # Upper bounds of the norms of the gradients there in the metric without each row; curvatures are within ``e^exponent`` of those at the base
     nu: Array
     exponents: Array
 
@@ -78,7 +78,7 @@ def second_order_steps(family: LocalRows, rows: Rows) -> SecondOrder:
 
 
 def half_errors(family: LocalRows, reach: Array) -> Array:
-    """At least the norms of the errors of the second-order terms of all rows, as gradients; ``reach``: at least the norms of the steps."""
+    """Upper bounds of the norms of the errors of the second-order terms of all rows, as gradients; ``reach``: at least the norms of the steps."""
     base, moments = family.base, family.all_moments
     error, squares, root = base.metric.solve_error, np.square(reach), float(np.sqrt(moments.total))
     depth = family.problem.totals.depth
@@ -92,7 +92,7 @@ def half_errors(family: LocalRows, reach: Array) -> Array:
 
 
 def _own_half_errors(family: LocalRows, rows: Rows) -> Array:
-    """At least the norm of the error of a row's own share, which is taken out: its move errs as the others' do, and by the sum that it is made of."""
+    """An upper bound of the norm of the error of a row's own share, which is taken out: its move errs as the others' do, and by the sum that it is made of."""
     base, removals = family.base, family.removals(rows)
     steps = base.steps(removals)
     sizes = np.abs(steps.shifts)

@@ -90,14 +90,14 @@ class WideClasses:
 
     @cached_property
     def lengths(self) -> Array:
-        """At least the norms of the rows in the metric."""
+        """Upper bounds of the norms of the rows in the metric."""
         lengths = np.sqrt(np.square(self.rows).sum(axis=1)) * (1.0 + gamma(len(self.rows) + 8)) + TINY
         # The penalty has at most 1 + eta of the metric.
         return np.asarray(lengths * np.sqrt(1.0 + self.family.eta) * (1.0 + FEW))
 
     @cached_property
     def free_norm(self) -> float:
-        """At least the norm in the metric of a unit vector over the classes in the intercepts."""
+        """An upper bound of the norm in the metric of a unit vector over the classes in the intercepts."""
         if not self.problem.fit_intercept:
             return 0.0
         axes = self.family.metric.axis_norms.reshape(self.problem.n_scores, -1)[:, -1]
@@ -105,7 +105,7 @@ class WideClasses:
 
     @cached_property
     def curved_lengths(self) -> tuple[float, float]:
-        r"""At least ``(sum_k s_k v_k |x_k|^2)^(1/2)`` and ``(sum_k s_k v_k)^(1/2)`` at the base.
+        r"""An upper bound of ``(sum_k s_k v_k |x_k|^2)^(1/2)`` and ``(sum_k s_k v_k)^(1/2)`` at the base.
 
         ``v_k``: at least the variance of numbers within 1 of each other's mean under the row's probabilities: their range is at most 2, so that it is at
         most :math:`\min(1, 4 (1 - \max p))`.
@@ -253,7 +253,7 @@ class WideClassCandidates:
         return (first, second + FEW * (largest + float(np.abs(self.owner.family.values.scores).max()))), own
 
     def _strength_errors(self, sizes: Array) -> Array:
-        """At least the norms of what factors of strengths within their errors change, in the metric of each row's own."""
+        """Upper bounds of the norms of what factors of strengths within their errors change, in the metric of each row's own."""
         sides, rows = self.owner.sides, self.rows
         norm_sum = self.owner.side.norms @ sizes
         found = [sides.strength_errors(rows, part, norm_sum) for part in np.swapaxes(self.duals, 0, 1)]

@@ -30,20 +30,20 @@ from glru.updates.gradients import find_lengths
 from glru.updates.row_models import MAX_STEPS, Errors, Images, Retrained, RowModels, Rows
 
 FEWEST_ROWS = 256
-"""Of less data the leverages of all rows are found, however few are asked about."""
+"""With fewer rows than this the leverages of all rows are computed, however few are asked for."""
 
 BALL_STEPS = 4
-"""Most certificates of a candidate by balls: where these do not decide a row, ellipsoids may."""
+"""The largest number of certificates of a candidate by balls: if these do not decide a row, ellipsoids may."""
 
 CHEAP_ROWS = 128
-"""Below this number of rows a step in a batch and a training differ by more than their arithmetic: by their overhead."""
+"""With fewer rows than this, the overhead of a batch step and of a training differ by more than their arithmetic."""
 
 
 MOST_OWN_ROWS, OWN_ENTRIES = 384, 1 << 18
-"""Most rows of data whose models step with Hessians of their own together, and the entries of these that are formed at once."""
+"""The largest number of rows of data whose models take steps together with their own Hessians, and the entries of these Hessians formed at once."""
 
 OWN_COST, OWN_SEARCH, LEAST_DESCENT = 0.08, 0.1, 1e-8
-"""Of such a step: its cost in units of training the row, what its search may leave of the slope, and the root of a fall of the objective that is rounding."""
+"""For such a step: its cost in units of training the row, the share of the slope that its line search may leave, and the root of a decrease of the objective that counts as rounding."""
 
 
 def estimate_leverage_cost(problem: Problem, n_rows: int) -> float:
@@ -119,7 +119,7 @@ class WideRows(RowModels):
 
     @property
     def row_norms(self) -> Array:
-        """At least the norm of every row: where not all leverages are known, from ``H >= Lambda`` and ``H >= d x x^T``."""
+        """An upper bound of the norm of every row: where not all leverages are known, from ``H >= Lambda`` and ``H >= d x x^T``."""
         metric, side = self.metric, self.side
         if "leverages" in metric.__dict__:
             return metric.leverages.norms
@@ -128,7 +128,7 @@ class WideRows(RowModels):
 
     @property
     def largest_norm(self) -> float:
-        """At least the largest norm of a row that counts."""
+        """An upper bound of the largest norm of a row that counts."""
         return float(self.row_norms[self.used].max(initial=0.0))
 
     def remove_row(self, rows: Rows, known: Leverages) -> Images:
@@ -342,7 +342,7 @@ class WideRows(RowModels):
         return forces, Certified(*bounds, nu, np.where(exponent < 1.0, rounding, 0.0))
 
     def border_gradients(self, duals: Any, free_norms: Array) -> Array:
-        """At least the norms of what ``U^T b`` leaves of the gradient."""
+        """Upper bounds of the norms of what ``U^T b`` leaves of the gradient."""
         arrays, side = self.arrays, self.side
         if not side.n_free:
             return free_norms
@@ -352,7 +352,7 @@ class WideRows(RowModels):
         return found
 
     def gradient_norms(self, entries: Entries, forces: Any) -> Array:
-        """At least the norms of gradients in the metrics without one row each, from the leverages of all rows or from a step."""
+        """Upper bounds of the norms of gradients in the metrics without one row each, from the leverages of all rows or from a step."""
         arrays, side, metric, rows = self.arrays, self.side, self.metric, entries[0]
         known = self.known(rows)
         if known is self._few:

@@ -40,7 +40,7 @@ CRITERIA: dict[Scoring, CriterionName] = {
     "neg_log_loss": "log_loss",
     "neg_mean_squared_error": "squared_error",
 }
-"""The sums that each score of scikit-learn is made of."""
+"""The criterion from which each of scikit-learn's scores is computed."""
 
 
 def _adapt_columns(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Adapted:

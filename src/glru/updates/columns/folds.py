@@ -29,41 +29,41 @@ from glru.updates.columns.subsets import Metrics, _frobenius, _lengths, factor_a
 Places = NDArray[np.intp]
 
 Settle = Callable[..., NDArray[np.bool_]]
-"""Which of some candidates are still open, ``settle(members)``; with what is known where they stand (:class:`Evaluated`), that is taken in first."""
+"""Which of some candidates are still open: ``settle(members)``. Where their evaluation is given (:class:`Evaluated`), it is taken in first."""
 
 SCORES_TOGETHER = 100_000
-"""Scores of the candidates that are worked on together, about, so that these stay in the cache."""
+"""Approximate number of scores of the candidates handled together, so that they stay in the cache."""
 
 MAX_STEPS = 12
-"""Steps of a candidate at most."""
+"""The largest number of steps of a candidate."""
 
 SLOW_CONTRACTION = 0.2
-"""Where a step leaves more than this share of the gradient, the next ones are made with a Hessian at the candidate itself."""
+"""If a step leaves more than this share of the gradient, the next ones use a Hessian at the candidate itself."""
 
 LONGEST_MOVE, FAR_MOVE, FIRST_MOVE = 4.0, 0.4, 0.15
 """A step moves the scores by no more than the first on average; after one that moves them by more than the second, or the third if it is the first step, another follows before
 anything is proven."""
 
 LARGEST_RATIO = 4.0
-"""What first steps missed from other present columns is taken over where it grows by no more than this."""
+"""What the first steps of other present columns missed is reused if it grows by no more than this factor."""
 
 FEW_COLUMNS = 16
-"""From more columns on, a step with a Hessian of its own costs more than several with a shared one."""
+"""With more columns than this, one step with its own Hessian costs more than several with a shared one."""
 
 FEW_ENTRIES = 4000
-"""Entries of the Hessians of all candidates up to which these are formed at once."""
+"""If the Hessians of all candidates have at most this many entries, they are formed at once."""
 
 MANY_HESSIANS, MAX_PAIRS = 16, 2_000_000
-"""From so many Hessians on, these are products with those of pairs of columns, which have at most so many entries."""
+"""From this many Hessians, they are computed from products of pairs of columns, which have at most the second number of entries."""
 
 ROWS_PER_COLUMN = 200
-"""From so many rows per column on, what Hessians differ by from those of the present models is about the same in all folds."""
+"""From this many rows per column, the change of a Hessian from that of the present model is about the same in all folds."""
 
 MAX_EXPONENT = 2.0
-"""Where curvatures may differ from those of the present model by more than this exponent, the metric of the penalty is asked too."""
+"""If curvatures may differ from those of the present model by more than this exponent, the metric of the penalty is tried as well."""
 
 MAX_THIN = 200
-"""Present columns of sparse data up to which it is worked on as dense data; with more, products with its entries cost less."""
+"""Sparse data with at most this many present columns is handled as dense data; with more, products with its entries cost less."""
 
 MAX_DATA = 20_000_000
 """Entries of the data of all folds, at most."""
@@ -88,7 +88,7 @@ def has_fold_columns(folds: Sequence[Problem], n_present: int = 0) -> bool:
 
 
 def _curvatures(loss: Loss, y: Array, scores: Array, slopes: Array) -> Array:
-    """At most the curvatures at some scores, from the slopes there."""
+    """Lower bounds of the curvatures at some scores, from the slopes there."""
     if not isinstance(loss, Logistic):
         return np.array(np.broadcast_to(loss.curvature(y, scores), scores.shape))
     curvatures = np.abs(slopes)
@@ -253,7 +253,7 @@ class FoldColumns:
 
     @cached_property
     def present_lengths(self) -> Array:
-        """At least the lengths of the rows of the present columns in the inverse metric of the penalty, of shape (n_folds, 1)."""
+        """Upper bounds of the lengths of the rows of the present columns in the inverse metric of the penalty, of shape (n_folds, 1)."""
         with np.errstate(all="ignore"):
             squares = np.matmul((1.0 / self.lam)[:, None, :], np.square(self.A[:, : self.chosen.size]))
             tiny = TINY / np.sqrt(self.data.strengths.min(axis=1, keepdims=True))
@@ -261,7 +261,7 @@ class FoldColumns:
 
     @cached_property
     def lengths(self) -> Array:
-        """At least the lengths of the rows of candidates in the inverse metric of the penalty, of shape (n_folds, n_items)."""
+        """Upper bounds of the lengths of the rows of candidates in the inverse metric of the penalty, of shape (n_folds, n_items)."""
         shape = len(self.lam), self.columns.size
         if not self.add:
             return np.broadcast_to(self.present_lengths, shape)
@@ -667,7 +667,7 @@ class PresentMetric:
             self.largest[:, members], self.asked[:, members] = largest / lost, asked / lost[:, :, None]
 
     def certify(self, here: "Evaluated", wrong: Array, sizes: Array) -> tuple[Array, Array, Array, Array, Array]:
-        """At least the norms of gradients and of rows, the radius that these prove, what of the gradients is rounding, and the exponents of the curvatures."""
+        """Upper bounds of the norms of gradients and of rows, the radius that these prove, what of the gradients is rounding, and the exponents of the curvatures."""
         family, members, constant = self.family, here.members, self.family.data.constant
         rounding = self.bound_rounding(members, wrong, sizes)
         nu = (self.gradient_norms(here.gradients, here.own_gradients, members) + rounding) * (1.0 + FEW)
@@ -678,7 +678,7 @@ class PresentMetric:
         return nu, largest, local_radius(constant, largest, nu, exponents), rounding, exponents
 
     def gradient_norms(self, gradients: Array, own: Array, members: Places) -> Array:
-        """At least the norms of gradients of some candidates, as they were computed."""
+        """Upper bounds of the norms of gradients of some candidates, as they were computed."""
         family, forms, size = self.family, np.matmul(gradients, self.inverse), self.family.A.shape[1]
         if family.add:
             images, root = family.images[:, members], self.root * self.bordered[:, members]
@@ -696,7 +696,7 @@ class PresentMetric:
         return norms / root * (1.0 + FEW)
 
     def bound_rounding(self, members: Places, wrong: Array, sizes: Array | float = 0.0) -> Array:
-        """At least the norms of what gradients are off: slopes by ``wrong`` in all rows together, the penalty's part by that of models of these sizes."""
+        """Upper bounds of the norms of what gradients are off: slopes by ``wrong`` in all rows together, the penalty's part by that of models of these sizes."""
         family = self.family
         # The Hessian is at least the penalty and, along the intercept, the sum of the curvatures.
         lengths = np.hypot(2.0 * family.lengths[:, members], self.least) * (1.0 + FEW)

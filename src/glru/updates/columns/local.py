@@ -35,10 +35,10 @@ from glru.updates.gradients import (
 Columns = NDArray[np.intp]
 
 BASE_STEPS = 2
-"""Most steps with the metric from the model after the first Newton step to the one that all candidates start from."""
+"""The largest number of steps, with one metric, from the model after the first Newton step to the one that all candidates start from."""
 
 METRIC_DRIFT = 1e-4
-"""Where scores moved further than this on the way there, the metric is formed again."""
+"""If scores moved further than this on the way, the metric is formed again."""
 
 
 def has_local_columns(problem: Problem) -> bool:

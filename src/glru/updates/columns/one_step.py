@@ -21,16 +21,16 @@ from glru.linalg import FEW, Array, gamma
 from glru.regions.local import local_radius
 
 LOST_SHARES = (0.0, 1e-6, 1e-3, 0.05)
-"""Shares of the Hessian that rows of large norms may carry without being counted among those whose curvatures are followed."""
+"""Shares of the Hessian that rows of large norms may carry while their curvatures are not followed."""
 
 FOLLOWED_MOVES = (0.1, 0.5, 2.0)
-"""Moves of scores up to which the curvatures of rows are followed, where others moved further."""
+"""Moves of scores up to which the curvatures of rows are followed when other rows moved further."""
 
 NormCuts = list[tuple[float, float]]
-"""Largest norms of rows, and the share of the Hessian that the rows of larger norms carry at most."""
+"""Pairs of a largest row norm and an upper bound of the share of the Hessian carried by rows of larger norms."""
 
 Moved = tuple[Array | float, Array | float]
-"""The logarithm of what curvatures differ by at most, and the share of the Hessian that the rows left out of that carry at most."""
+"""Upper bounds of the difference in the logarithm of curvatures, and of the share of the Hessian carried by the rows left out of that."""
 
 
 def row_norm_cuts(norms: Array, curvatures: Array) -> NormCuts:
@@ -78,7 +78,7 @@ def _stack(parts: Sequence[Array | float], shape: tuple[int, ...]) -> Array:
 
 
 def lost_shares(shares: Array, away: Array, most: Array | float) -> Array:
-    """At least the share of the Hessian that the rows carry whose scores have moved further than ``most``.
+    """An upper bound of the share of the Hessian that the rows carry whose scores have moved further than ``most``.
 
     ``shares``: at least ``d_k |x_k|^2``, one per row; ``away``: how far each score has moved, one column per model.
     """
@@ -87,7 +87,7 @@ def lost_shares(shares: Array, away: Array, most: Array | float) -> Array:
 
 
 def exponential_remainders(x: Array) -> Array:
-    """At least ``(e^x - 1 - x) / x^2``, which loses digits for small ``x``: there it is at most ``1/2 + x / 4``."""
+    """An upper bound of ``(e^x - 1 - x) / x^2``, which loses digits for small ``x``: there it is at most ``1/2 + x / 4``."""
     return np.where(x > 1e-3, (np.expm1(x) - x) / np.square(x) * (1.0 + 1e-12), 0.5 + 0.25 * x)
 
 
@@ -118,7 +118,7 @@ class Moves:
         return cls(*(part * (1.0 + FEW) for part in (second, fourth, scale * sums[2] + error)))
 
     def gradient_norms(self, constant: float, exponent: float) -> Array:
-        """At least the norms of the gradients after the steps.
+        """Upper bounds of the norms of the gradients after the steps.
 
         ``exponent``: the exact curvatures before the step are within ``e^exponent`` of ``d``.
         """

@@ -27,7 +27,7 @@ from glru.updates.columns.wide import Steps, WideColumns
 Columns = NDArray[np.intp]
 
 STORED = 1.5
-"""The data is copied without the columns that have left once it has this many times the columns that are left."""
+"""The data is copied without the removed columns once it has this many times as many columns as are left."""
 
 NUMBERS = "s_lower", "s_upper", "weighted", "lengths", "asked_lengths", "second", "fourth", "most"
 """What :class:`RemovalScreen` carries of each column."""
@@ -168,7 +168,7 @@ class RemovalScreen:
         return found[np.searchsorted(self.stored, self.columns)] - self.center * vector.sum()
 
     def _changes(self, family: WideColumns, slopes: Array) -> tuple[Array, Array]:
-        """At least what the removal of each column adds to the sum, and about the most that it adds."""
+        """An upper bound of what the removal of each column adds to the sum, and about the most that it adds."""
         base, answers, size, unit = family.base, family.answers, np.abs(slopes), gamma(family.base.duals.size + 8)
         lam, sizes, right = self.lam, self.sizes, self._product(base.duals)
         queries = to_host(self.queries.T @ slopes[:, None])[np.searchsorted(self.stored, self.columns), 0]

@@ -132,7 +132,7 @@ class SmoothColumns(ColumnModels):
         return dual, weighted, inner, arrays.inner(weighted, weighted), arrays.inner(columns, columns)
 
     def _losses(self, scores: Any, errors: Array, dual: Any) -> Array:
-        """At least the weighted Fenchel-Young terms of the losses, summed for each candidate."""
+        """Upper bounds of the weighted Fenchel-Young terms of the losses, summed for each candidate."""
         problem, arrays = self.problem, self.arrays
         terms = loss_terms(problem.loss, arrays.put(problem.y)[:, None], scores, errors, dual)
         if not self.weights.all():

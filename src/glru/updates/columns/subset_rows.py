@@ -24,7 +24,7 @@ from glru.updates.columns.one_step import FOLLOWED_MOVES, LOST_SHARES, exponenti
 from glru.updates.columns.subsets import ENTRIES_TOGETHER, Metrics, Places, Step, SubsetModels, _frobenius, _lengths
 
 MAX_DRIFT, BASE_METRICS = 0.01, 10
-"""The Hessian of a set is that of its base once a Newton step moves no score further than this (times the self-concordance constant); Hessians formed at most."""
+"""The Hessian of a set is taken from its base once a Newton step moves no score further than this (times the self-concordance constant); and the largest number of Hessians formed."""
 
 PRESENT_STEPS, BASE_STEPS = 3, 3
 """Steps with the Hessian of another model to near the base, and with that of the base itself to the base."""
@@ -33,16 +33,16 @@ LARGEST_RATIO = 4.0
 """What closed forms missed under another model is taken over times at most this."""
 
 SHARED_STEPS, OWN_STEPS = 24, 20
-"""Steps of a pair with the Hessian of its set, and with its own."""
+"""The largest number of steps of a pair with the Hessian of its set, and with its own."""
 
 TOO_FAR = 0.3
-"""A step goes too far where the slope of the objective along it has changed its sign and is more than this share of what it was."""
+"""A step goes too far if the slope of the objective along it has changed sign and is more than this share of its first value."""
 
 EXTRAPOLATION = -4.0, 0.8
-"""Least and largest multiple of the last step that the next one is changed by."""
+"""The smallest and the largest multiple of the last step that is added to the next one."""
 
 SLOW_CONTRACTION = 0.9
-"""Where a step leaves more than this share of the gradient, the next ones are made with a Hessian of the pair's own."""
+"""If a step leaves more than this share of the gradient, the next ones use the pair's own Hessian."""
 
 SCORES_TOGETHER = 1_000_000
 """Scores of pairs that are worked on together, about."""
@@ -280,7 +280,7 @@ class SubsetRows:
         return np.asarray(gamma(len(self.X) + 3) * _lengths(models) * (1.0 + FEW))
 
     def rounding(self, sets: Places, slopes: Array, errors: Array) -> Array:
-        """At least the norms of the errors of gradients: of the sums, of the slopes' own evaluation, and of slopes at scores that are off."""
+        """Upper bounds of the norms of the errors of gradients: of the sums, of the slopes' own evaluation, and of slopes at scores that are off."""
         family, n_rows = self.family, self.family.y.size
         # Every entry of a sum rounds by itself: by Cauchy's inequality a share of its column's norm, which may have any direction.
         summed = (

@@ -23,17 +23,17 @@ from glru.updates.carried_rows import sum_error
 Places = NDArray[np.intp]
 
 Decided = Callable[[Places, Array, Array], NDArray[np.bool_]]
-"""Which of some members are known well enough: ``decided(members, lower, upper)``, bounds of shape (n_queries, n_members)."""
+"""Which of some members are decided: ``decided(members, lower, upper)``, with bounds of shape (n_queries, n_members)."""
 
 ENTRIES_TOGETHER = 2_000_000
-"""Entries of the data of the sets that are worked on together, at most."""
+"""The largest number of entries in the data of the sets handled together."""
 
 MAX_STEPS, FIRST_STEPS = 14, 2
-"""Newton steps at most, and those before the first certificate, which costs about as much as one."""
+"""The largest number of Newton steps, and the number before the first certificate, which costs about as much as one."""
 
 
 FAR_MOVE, STEP_LENGTHS = 1.0, (1.0, 0.6, 0.3, 0.1, 0.03, 0.01)
-"""Where a step moves scores further than this (times the self-concordance constant), some parts of it are tried."""
+"""If a step moves scores further than this (times the self-concordance constant), these fractions of it are tried."""
 
 
 def has_subsets(problem: Problem) -> bool:
@@ -207,7 +207,7 @@ class Step:
         return np.where(np.isnan(value), np.inf, value)
 
     def bounds(self, Q: Array) -> tuple[Array, Bounds]:
-        """At least the norms of the gradients, and bounds of the queries' scores of shape (n_queries, n_sets)."""
+        """Upper bounds of the norms of the gradients, and bounds of the queries' scores of shape (n_queries, n_sets)."""
         family, metrics, totals = self.family, self.metrics, self.family.problem.totals
         constant, smoothness = family.constant, totals.loss.smoothness
         size, n_rows = self.models.shape[1], family.y.size

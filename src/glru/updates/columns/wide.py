@@ -41,19 +41,19 @@ from glru.updates.gradients import Descent
 from glru.updates.row_models import Errors, Retrained, has_row_models
 
 BASE_STEPS = 4
-"""Most steps from the old model to the one that all candidates start from."""
+"""The largest number of steps from the old model to the one that all candidates start from."""
 
 METRIC_DRIFT, BASE_METRICS = 1e-4, 8
-"""Where scores moved further than this on the way there, the metric is formed again; and how often at most."""
+"""If scores moved further than this on the way, the metric is formed again; and the largest number of times."""
 
 FAR_MOVE = 4.0
-"""Where a step moved a score further than this, the next ones start from the old model."""
+"""If a step moved a score further than this, the next ones start from the old model."""
 
 MOST_CHANGES = 256
 """Columns that leave before ``K`` is formed again: each adds to its rounding."""
 
 STALE = 16.0
-"""The rows' squared norms before columns left, against those now, from which ``K`` is formed again."""
+"""``K`` is formed again once the rows' squared norms before columns left exceed those now by this factor."""
 
 
 def has_wide_columns(problem: Problem) -> bool:
@@ -73,7 +73,7 @@ class Base:
     errors: tuple[float, float]  # the error of row ``k``'s score is at most ``norms[k] first + second``
     nu: float  # at least the norm of the gradient
     residuals: Array  # shape (n_rows,): the part of its forces that no row's curvature answers
-    # At least the length of the vector of the sizes of the forces' parts: what their rounding is a share of.
+    # An upper bound of the length of the vector of the sizes of the forces' parts: what their rounding is a share of.
     size: float
     free_size: float  # at least the length of what the gradient and its rounding have in the unpenalised coordinates
     moved: float  # how far a score is at most from where the curvatures of the metric were taken, errors included
@@ -276,7 +276,7 @@ class WideColumns(ColumnModels):
         return (self.constant * self.base.moved + self.unit) * (1.0 + FEW) + FEW
 
     def slope_errors(self, scores: Any, errors: Errors) -> Array:
-        """At least the norms of the gradients' errors that come from scores that are off, row by row.
+        """Upper bounds of the norms of the gradients' errors that come from scores that are off, row by row.
 
         A slope is off by at most the curvature nearby times the score's error, and a unit on row ``k`` has the norm of the row.
         """
@@ -331,7 +331,7 @@ class Steps:
 
     @property
     def unit_moves(self) -> Moves:
-        """At least the norms of ``tau``."""
+        """Upper bounds of the norms of ``tau``."""
         sums = self.second, self.fourth, self.most
         return Moves.of(sums, np.ones_like(self.most), self.tau_error, self.family.total**2)
 
@@ -342,7 +342,7 @@ class Steps:
         return np.where(low > 0.0, low, 0.0), np.where(np.isfinite(high), high, np.inf)
 
     def _gradient_norms(self) -> tuple[Array, Array]:
-        """At least the norms of the candidates' gradients, and the logarithm of what the Hessian loses at most."""
+        """Upper bounds of the norms of the candidates' gradients, and the logarithm of what the Hessian loses at most."""
         family, constant = self.family, self.family.constant
         error = self.size * self.tau_error + self.delta_error * self.most
         moves = Moves.of((self.second, self.fourth, self.most), np.abs(self.delta), error, family.total**2)
@@ -351,7 +351,7 @@ class Steps:
         return nu * (1.0 + FEW) + TINY, (constant * moves.most + exponent) * (1.0 + FEW)
 
     def _base_norms(self) -> Array | float:
-        """At least the norm of what the base leaves of the gradient.
+        """An upper bound of the norm of what the base leaves of the gradient.
 
         A new column meets what no curvature answers, and the rounding of all forces. Unpenalised coordinates that it resembles
         are longer beside it.
@@ -416,7 +416,7 @@ class Steps:
 
     @cached_property
     def norms(self) -> tuple[Array, Array | float]:
-        """At least the norms of the queries in each new metric, and what is added to the squared norms of rows there."""
+        """Upper bounds of the norms of the queries in each new metric, and what is added to the squared norms of rows there."""
         norms = self.family.answers.norms[:, None]
         if self.block.sign < 0.0:
             return norms, 0.0
@@ -480,7 +480,7 @@ class Steps:
         return family.widened(centers, half * (1.0 + FEW))
 
     def _third_order(self, moves: Array, radius: Array, seen: Array, missed: Array, share: Array) -> Array:
-        """At least what the Hessian's change on the way to the optimum does to the queries' scores.
+        """An upper bound of what the Hessian's change on the way to the optimum does to the queries' scores.
 
         ``moves``: at least those of the scores; ``seen``: the queries' answers, off by ``missed``; ``share``: what each column has of them.
         """
