@@ -532,10 +532,7 @@ class ChangedModel:
         low = np.where(np.isposinf(upper) | (low < -CUT_OFF), -np.inf, low)
         high = np.where(np.isneginf(lower) | (high > CUT_OFF), np.inf, high)
         slack = FEW * (1.0 + np.maximum(np.abs(low), np.abs(high)))
-        least, most = problem.loss.derivative_range(problem.y)
-        if problem.loss.link == "logit":
-            # The slopes of a share y end at 1 - y, which is rounded where 1 minus it is not y again.
-            most = np.where(1.0 - most == -least, most, np.nextafter(most, np.inf))
+        least, most = problem.loss.outer_derivative_range(problem.y)
         return np.maximum(low - slack, -most), np.minimum(high + slack, -least)
 
     def retrain(self, tol: float, until: Until | None = None) -> Solution:

@@ -651,7 +651,7 @@ def devices(random: np.random.Generator) -> Iterator[Answer]:
         factor = float(removal_factors(moved)[0])
         if np.isfinite(factor):
             family = LocalRows(solution, factor)
-            yield "local rows on a device", exact, *family.bounds(rows, never)
+            yield "local rows on a device", exact, *family.bounds(rows)
             yield "local rows on a device, steps", exact, *LocalRows(family, factor).refined(rows, never, 9)
     try:
         result = glru.loocv(solution, width=random.choice([None, 1e-6]), max_seconds=1.0)

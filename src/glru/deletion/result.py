@@ -446,7 +446,7 @@ class Influence(DeletionResult, HeldOutScores):  # type: ignore[override]
         loss, y = self.problem.loss, self.problem.y[rows]
         # Derivatives of a convex loss grow with the score.
         least, most = -loss.derivative(y, upper)[1], -loss.derivative(y, lower)[0]
-        low, high = loss.derivative_range(y)
+        low, high = loss.outer_derivative_range(y)
         known = np.isfinite(lower) & np.isfinite(upper)
         least, most = enlarge((least, most), LOSS_UNITS)
         # What underflows is smaller than this, and what was cut off is larger.

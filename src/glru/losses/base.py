@@ -132,7 +132,15 @@ class Loss(ABC):
 
     @abstractmethod
     def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
-        """Infimum and supremum of the derivative over all scores: the domain of the conjugate."""
+        """Infimum and supremum of the derivative over all scores: the domain of the conjugate; what is rounded is rounded inward."""
+
+    def outer_derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
+        """:meth:`derivative_range`, rounded outward: an interval that holds every slope."""
+        least, most = self.derivative_range(y)
+        if self.link == "logit":
+            # The slopes of a share y end at 1 - y, which is rounded where 1 minus it is not y again.
+            most = np.where(1.0 - most == -least, most, np.nextafter(most, np.inf))
+        return least, most
 
     @abstractmethod
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
