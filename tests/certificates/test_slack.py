@@ -555,6 +555,30 @@ def test_row_ellipsoids_hold_the_optimum(seed, fit_intercept, free):
     assert finite
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_gradients_of_row_ellipsoids_err_by_no_more_than_their_rounding(seed):
+    """At the last model, where hardly more than rounding is left: its forces, and the moves of scores that they stand for."""
+    problem = wide_model(unlike_units(12, seed), seed, fit_intercept=False)
+    models = RowModels(problem)
+    *_, region = row_ellipsoids(models, models.place(glru.Point(np.zeros(30), 0.0)))
+    images = models.images(region.metric, np.arange(12))
+    state = region.forces, region.duals[:, None], region.sizes, region.errors
+    moved, off = models.corrected(images, *state, np.array([region.exponent]), region.metric.curvatures)
+    inverse = exact_inverse(problem, region.metric.curvatures)
+    with mpmath.workdps(50):
+        X, lam = mpmath.matrix(problem.X.tolist()), [mpmath.mpf(float(strength)) for strength in problem.quadratic]
+        b, s = (mpmath.matrix([mpmath.mpf(float(v)) for v in values]) for values in (region.duals, problem.weights))
+        w = X.T * b
+        z = X * mpmath.matrix([v / strength for v, strength in zip(w, lam, strict=True)])
+        exact = [v - k * y / (1 + mpmath.exp(y * u)) for v, k, y, u in zip(b, s, map(float, problem.y), z, strict=True)]
+        gradient = X.T * mpmath.matrix(exact)
+        error = X.T * mpmath.matrix([float(e) - v for e, v in zip(region.forces[:, 0], exact, strict=True)])
+        assert 0 < mpmath.sqrt((error.T * inverse * error)[0]) <= region.rounding
+        true = X * (inverse * gradient)
+        limits = off + images.residual_norms * region.nu
+        assert all(abs(mine - v) <= limit for mine, v, limit in zip(map(float, moved), true, limits, strict=True))
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_gaps_of_row_ellipsoids_are_those_of_stored_models(seed):
     """Behind columns far from zero an intercept is rounded by much more than what the model of centred rows is off."""
