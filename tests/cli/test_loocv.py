@@ -215,7 +215,7 @@ def test_errors_stand_beside_the_baseline():
     said = answer("loocv", "breast_cancer")
     found, low_high = said["result"], wilson(13, 569)
     assert said["model"]["intercept"] is True
-    constant, share = found["baseline"], np.r_[np.full(212, 211.0), np.full(357, 356.0)] / 568.0
+    constant, share = found["constant_answer"], np.r_[np.full(212, 211.0), np.full(357, 356.0)] / 568.0
     assert (constant["class"], constant["errors"]) == ("benign", 212) and found["roc_auc_caveat"] is None
     assert constant["log_loss"] == pytest.approx(-np.mean(np.log(share)))
     assert constant["brier"] == pytest.approx(np.mean((1.0 - share) ** 2))
@@ -229,7 +229,7 @@ def test_errors_stand_beside_the_baseline():
     assert "ROC AUC 0 (misleading here" in text
     data = load("diabetes")
     others = (data.y.sum() - data.y) / (data.y.size - 1)
-    constant = answer("loocv", "diabetes")["result"]["baseline"]
+    constant = answer("loocv", "diabetes")["result"]["constant_answer"]
     assert constant["squared_error"] == pytest.approx(np.mean((data.y - others) ** 2))
 
 

@@ -162,7 +162,7 @@ def test_the_plain_call(patients, tmp_path):
     )[:, 1]
     errors = int(np.sum((held > 0.5) != ill))
     assert found["errors"] == {"lower": errors, "upper": errors}
-    assert (found["baseline"]["class"], found["baseline"]["errors"]) == ("no", int(ill.sum()))
+    assert (found["constant_answer"]["class"], found["constant_answer"]["errors"]) == ("no", int(ill.sum()))
     for name, value in (("log_loss", log_loss(ill, held)), ("brier", brier_score_loss(ill, held))):
         ends = found["metrics"][name]
         assert ends["lower"] - 1e-7 <= value <= ends["upper"] + 1e-7

@@ -61,7 +61,7 @@ def test_reports_say_where_they_come_from(tmp_path):
         assert f"<h2>{title}</h2>" in text
     for name in ("classes", "held-out errors", "sensitivity", "proof"):
         assert f"<dt>{name}</dt>" in text
-    assert f"<dt>baseline</dt><dd>{said['result']['baseline']['errors']} errors" in text
+    assert f"<dt>baseline</dt><dd>{said['result']['constant_answer']['errors']} errors" in text
     table = text.partition("<h2>Confusion matrix</h2>")[2].partition("</table>")[0]
     counts = np.array([int(value) for value in re.findall(r"<td class[^>]*>(\d+)</td>", table)]).reshape(2, 2)
     assert counts.sum() == 60 and counts[0, 1] + counts[1, 0] == said["result"]["errors"]["lower"]

@@ -61,7 +61,7 @@ def test_three_classes_without_a_word(tumours, tmp_path):
         <= log_loss(y, expected)
         <= result["metrics"]["log_loss"]["upper"] + 1e-7
     )
-    assert result["baseline"]["errors"] == 60 - max(np.unique(y, return_counts=True)[1])
+    assert result["constant_answer"]["errors"] == 60 - max(np.unique(y, return_counts=True)[1])
     text = page.read_text()
     assert all(heading in text for heading in ("Confusion matrix", "macro F1", "Coefficients", "Rows to inspect"))
     assert picture.stat().st_size > 1000
@@ -153,14 +153,14 @@ def test_bundled_data_of_three_classes(name, n_errors):
 def test_every_choice_is_compared_with_the_baseline(tumours):
     counts = np.unique(pl.read_csv(tumours)["stage"].to_numpy(), return_counts=True)[1]
     said = answer("tune", tumours, "--target", "stage", "--lam", "0.1,0.01")
-    assert said["result"]["baseline"] == 60 - counts.max()
+    assert said["result"]["constant_answer"] == 60 - counts.max()
     shares = (counts - 1) / 59  # among the other rows
     said = answer("tune", tumours, "--target", "stage", "--lam", "0.1,0.01", "--criterion", "log_loss")
-    assert said["result"]["baseline"] == pytest.approx(-np.sum(counts * np.log(shares)) / 60)
+    assert said["result"]["constant_answer"] == pytest.approx(-np.sum(counts * np.log(shares)) / 60)
     text = " ".join(glru_command("tune", tumours, "--target", "stage", "--lam", "100,10,1").stdout.split())
     assert "with the same answer for every row" in text and "of the list: try a --lam beyond it" in text
     said = answer("select", tumours, "--target", "stage", "--loo", "--max-steps", "1")
-    assert said["result"]["baseline"] == 60 - counts.max()
+    assert said["result"]["constant_answer"] == 60 - counts.max()
 
 
 def test_a_measured_target_is_a_regression(tmp_path):

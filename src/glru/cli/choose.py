@@ -213,7 +213,7 @@ def make_outcome(
         "nested": unseen,
         "suggestion": suggest(result),
         "path": steps,
-        "baseline": constant,
+        "constant_answer": constant,
     }
     worth = f"{format_interval(constant, constant)} with the same answer for every row" if constant is not None else ""
     lines = [
@@ -433,7 +433,7 @@ def make_tune_outcome(
         "best": best,
         "certified": path.certified,
         "n_trainings": sum(result.n_trainings for result in path.results),
-        "baseline": measure_baseline(path.criterion, job.problem.y),
+        "constant_answer": measure_baseline(path.criterion, job.problem.y),
         "path": [
             {name: float(value), "lower": low, "upper": high, "n_trainings": result.n_trainings}
             for value, low, high, result in zip(strengths, path.lower, path.upper, path.results, strict=True)

@@ -180,7 +180,7 @@ def make_outcome(
         sampled = sampling_interval(result.errors_lower, result.errors_upper, problem.n_rows)
         values["errors_interval_95"] = dict(zip(("lower", "upper"), sampled, strict=True))
         lines += describe_errors(job, result)
-    values["baseline"] = _measure_baseline(job)
+    values["constant_answer"] = _measure_baseline(job)
     if problem.loss.task == "classification":
         values["roc_auc_caveat"] = None if problem.loss.several else auc_caveat(result)
     lines += _describe_result(job, result, metrics, check)
