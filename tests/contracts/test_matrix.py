@@ -212,3 +212,10 @@ def test_shifts_are_exact_and_near_the_means():
     assert shifts[4] == 0.0
     assert as_matrix(spread).find_exact_shifts() is None
     assert as_matrix(sp.csr_array(X)).find_exact_shifts() is None
+
+
+def test_large_weights_of_small_columns_lose_nothing():
+    """Squares of 1e-160 underflow, their products with weights of 1e100 do not."""
+    unscaled = np.random.default_rng(4).normal(size=(30, 3))
+    gram = as_matrix(np.ldexp(unscaled, -530)).column_gram(np.full(30, 2.0**332))
+    assert np.allclose(np.triu(np.ldexp(gram, 2 * 530 - 332)), np.triu(unscaled.T @ unscaled), rtol=1e-12, atol=1e-12)

@@ -496,7 +496,8 @@ class DenseMatrix(Matrix):
 
 def _gram(X: Array, weights: Array, start: int, stop: int) -> Array:
     rows, weights, n_columns = X[start:stop], weights[start:stop], X.shape[1]
-    if weights.size and np.all(weights == weights[0]):
+    # Of larger weights, products that underflow before they are multiplied could pass for accurate ones afterwards.
+    if weights.size and weights[0] < 1e6 and np.all(weights == weights[0]):
         return weights[0] * (rows.T @ rows)
     height, gram, roots = _gram_height(n_columns), np.zeros((n_columns, n_columns)), np.sqrt(weights)[:, None]
     chunk = np.empty((min(height, len(rows)), n_columns))
