@@ -78,7 +78,7 @@ TRAINED_FIRST = 1e-6
 """A training that starts where nothing more can be proven is first asked for bounds at this relative gap, the usual one of a training."""
 
 SHRUNK = 0.01
-"""What a gap has to be reduced to before a training is asked again: intervals go with its root."""
+"""A training is asked for bounds again once its gap has shrunk to this share: intervals shrink with its root."""
 
 FOLD_START = 1e-3
 """Relative gap of the model of all rows, from which the models of the folds start."""

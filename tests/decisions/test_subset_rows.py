@@ -24,17 +24,23 @@ def narrow_all(rows):
     rows.narrow(sets, places, np.zeros(sets.size), False)
 
 
-@pytest.mark.parametrize("size", [1.0, 2.0**600, 2.0**-600])
-@pytest.mark.parametrize("kind", ["plain", "units", "duplicates", "heavy", "weak", "strong", "mean"])
-@pytest.mark.parametrize("loss", [glru.Logistic(), glru.Squared()], ids=str)
-def test_bounds_hold_exact_scores(loss, kind, size):
-    rng = np.random.default_rng(5)
+def hostile_rows(rng, kind):
+    """Data of 25 rows and 5 columns, and signs that follow the first column."""
     X = rng.standard_t(1.5, size=(25, 5)) if kind == "heavy" else rng.normal(size=(25, 5))
     if kind == "units":
         X = X * 10.0 ** np.arange(-3, 2)
     if kind == "duplicates":
         X[:, 3], X[:, 4] = X[:, 0], 0.0
     y = np.sign(X[:, 0] + rng.normal(size=25))
+    return X, y
+
+
+@pytest.mark.parametrize("size", [1.0, 2.0**600, 2.0**-600])
+@pytest.mark.parametrize("kind", ["plain", "units", "duplicates", "heavy", "weak", "strong", "mean"])
+@pytest.mark.parametrize("loss", [glru.Logistic(), glru.Squared()], ids=str)
+def test_bounds_hold_exact_scores(loss, kind, size):
+    rng = np.random.default_rng(5)
+    X, y = hostile_rows(rng, kind)
     y[:4] = [-1.0, 1.0, -1.0, 1.0]
     lam = {"weak": 1e-8, "strong": 1e8}.get(kind, 0.05) * (size if kind != "mean" else 1.0)
     scaling = "mean" if kind == "mean" else "sum"
@@ -106,12 +112,7 @@ def test_pairs_with_hessians_of_their_own_hold_exact_scores(monkeypatch):
 def test_starts_from_other_columns_hold_exact_scores(sets, kind):
     """Pairs that begin where the same rows are under more columns."""
     rng = np.random.default_rng(8)
-    X = rng.standard_t(1.5, size=(25, 5)) if kind == "heavy" else rng.normal(size=(25, 5))
-    if kind == "units":
-        X = X * 10.0 ** np.arange(-3, 2)
-    if kind == "duplicates":
-        X[:, 3], X[:, 4] = X[:, 0], 0.0
-    y = np.sign(X[:, 0] + rng.normal(size=25))
+    X, y = hostile_rows(rng, kind)
     y[:2] = [-1.0, 1.0]
     problem = glru.Problem(X, y, penalty=glru.L2(0.05), fit_intercept=True, scaling="sum")
     present = hold_out(problem, np.array([[0, 1, 2, 3, 4]]))

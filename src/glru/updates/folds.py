@@ -59,10 +59,10 @@ WIDEST, MAX_COLUMNS = 10, 700
 squares."""
 
 STEEPEST = 1e5
-"""Of wide data with a quadratic loss the squared norms of rows in the metric of the penalty, times their weights, below which rounding leaves narrow bounds there."""
+"""Rounding leaves narrow bounds in the metric of the penalty where, for wide data with a quadratic loss, the squared norms of rows in that metric times their weights are below this."""
 
 SHARES_APART = 1e-6
-"""Above the difference in the logarithm between a block's weights and its share, plus the evaluation error of curvatures."""
+"""An upper bound of the difference in the logarithm between a block's weights and its share, the evaluation error of curvatures included."""
 
 FAR = 1.0
 """A certificate forms new curvatures if their logarithm has changed by more than this."""
@@ -81,7 +81,7 @@ FACTOR_PRODUCTS = 0.1
 """The Gram matrix of all rows costs as much as this many products of one model per column; its factor costs that times the ratio of columns to rows."""
 
 ROW_PRODUCTS, QUADRATIC_PRODUCTS = 60.0, 3000.0
-"""Factors over the rows cost less than conjugate gradients where the cube of their number is at most so many times the entries; of wide least squares."""
+"""A factor over the rows costs less than conjugate gradients if the cube of their number is at most this many times the number of entries; the second number is for wide least squares."""
 
 INEXACT, MAX_PRODUCTS = 0.2, 200
 """The share of a gradient that conjugate gradients may leave, and the largest number of products they take."""
@@ -108,7 +108,7 @@ def has_folds(problem: Problem) -> bool:
 
 
 def factors_rows(loss: Loss, matrix: Matrix) -> bool:
-    """Whether factors in the dimension of the rows cost less than conjugate gradients, of which least squares take many."""
+    """Whether factors over the rows cost less than conjugate gradients, which take many products for least squares."""
     most = QUADRATIC_PRODUCTS if loss.self_concordance == 0.0 else ROW_PRODUCTS
     return matrix.shape[0] ** 3 <= most * matrix.n_stored
 
@@ -167,7 +167,7 @@ class Products:
     def __init__(
         self, folds: "Folds", scores: Array, columns: Rows, inexact: Array | float, left: Array | float = np.inf
     ) -> None:
-        """``left``: decades by which gradients have to be reduced yet, roughly."""
+        """``left``: roughly the number of decades by which gradients still have to be reduced."""
         self.folds, self.inexact, self.scores = folds, inexact, scores
         self.curvatures = weighted = folds.weigh_curvatures(scores, columns)
         strengths = folds.read_strengths(columns) * folds.units[:, None] ** 2
