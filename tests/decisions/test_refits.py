@@ -13,6 +13,7 @@ from tests.core import (
     Columns,
     Refits,
     TallRefits,
+    WideClasses,
     WideRefits,
     bound_by_certificate,
     certify,
@@ -406,6 +407,50 @@ def test_strengths_that_shrink_in_the_span_of_the_other_rows(kind, size):
             if factors is not None:
                 largest = max(largest, 1.0 / factors[row].min())
             assert largest <= family.sides.growth[row] <= 15.0 * largest
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_norm_of_the_intercept_where_a_column_is_nearly_constant_without_a_row(n_classes):
+    """Such a column stands for an intercept at next to no price, so that the intercept itself is hardly known."""
+    grown = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        n, d = 19, 31
+        X, weight = rng.normal(size=(n, d)), 10.0 ** rng.uniform(0.0, 3.0)
+        X[:, 0] *= 10.0 ** rng.uniform(-4.0, -1.0)
+        X[0, 0] = 10.0
+        X = (X - X.mean(axis=0)) / X.std(axis=0)
+        y = rng.integers(0, n_classes, n)
+        y[1 : 1 + n_classes] = np.arange(n_classes)
+        strengths = np.array([np.delete(X, row, axis=0).var(axis=0) for row in range(n)])
+        loss = glru.Logistic() if n_classes == 2 else glru.Multinomial()
+        weights = np.full(n, weight)
+        problem = glru.Problem(X, y, loss, glru.L2(1.0), fit_intercept=True, scaling="sum", sample_weight=weights)
+        refits, rows = Refits(strengths=strengths), np.arange(1)
+        solution = train(problem, tol=1e-10)
+        if n_classes == 2:
+            family = WideRefits(solution, refits)
+            blocks, center = family.family.metric.curvatures[:, None, None], family.family.side.center
+        else:
+            family = WideClasses(solution, refits)
+            likely, center = family.family.values.likely, family.side.center
+            # Without a change of the coefficients that changes no score.
+            blocks = weight * (likely[:, :, None] * np.eye(3) - likely[:, :, None] * likely[:, None, :])
+            basis = scipy.linalg.null_space(np.ones((1, 3)))
+            blocks = basis.T @ blocks @ basis
+        share = float(family.shares(rows)[0])
+        if share < 1e-8:
+            continue
+        centred = np.column_stack([X - center, np.ones(n)])[1:]
+        size = blocks.shape[1]
+        hessian = np.einsum("iab,ij,ik->ajbk", blocks[1:], centred, centred)
+        for a in range(size):
+            hessian[a, :, a, :] += np.diag(np.append(strengths[0], 0.0))
+        inverse = np.linalg.inv(hessian.reshape((d + 1) * size, -1)).reshape(size, d + 1, size, d + 1)[:, -1, :, -1]
+        norm = np.sqrt(np.linalg.eigvalsh(inverse)[-1])
+        assert norm <= family.free_norms(rows)[0] / np.sqrt(share)
+        grown.append(norm * np.sqrt(share) / (family.free_norms(rows)[0] - family.sides.free_growth[0]))
+    assert max(grown) > 1.0
 
 
 @pytest.mark.parametrize("kind", ["scaler", "any"])

@@ -1014,7 +1014,7 @@ class RefittedSide:
         if refits.strengths is None or not np.all(refits.smallest[refits.together] > 0.0):
             return None
         gram = to_host(side.gram.data)
-        # The intercept is free, so that a constant column more changes nothing; K about a centre is singular without it.
+        # K about a centre is singular without the constant column; what that adds to the intercept is in `free_growth`.
         constant = gram.diagonal().mean() if problem.fit_intercept else 0.0
         metric = ColumnMetric(gram + constant, False, problem.n_columns + 16, 0.0)
         if not metric.eta < 0.5:
@@ -1041,19 +1041,34 @@ class RefittedSide:
         norms = metric.norms(as_matrix(vectors)) + FEW * metric.largest * np.linalg.norm(vectors, axis=1) + off
         squares = np.square(norms) / (1.0 - metric.eta) * (1.0 + FEW)
         floor = (floor - refits.error) * (1.0 - FEW)
-        return ShrunkStrengths(floor, rows, least * (1.0 - FEW), vectors, squares, filled * (1.0 + FEW))
+        root = float(np.sqrt(constant)) * (1.0 + FEW)
+        return ShrunkStrengths(floor, rows, least * (1.0 - FEW), vectors, squares, filled * (1.0 + FEW), root)
 
     @cached_property
-    def growth(self) -> Array:
-        """An upper bound of the largest squared norm without each row of a gradient whose norm is 1 in the metric of all strengths and weights as they were."""
+    def _grown(self) -> tuple[Array, Array]:
         refits, shrunk = self.refits, self.shrunk
         with np.errstate(all="ignore"):
             found = np.where(refits.smallest > 0.0, 1.0 / refits.smallest, np.inf)
             if shrunk is None:
-                return found
+                return found, np.zeros(found.size)
             weights = replace(refits, strengths=None).smallest if refits.class_factors is not None else np.ones(1)
             grown = np.maximum(shrunk.growth(), 1.0 / weights) * (1.0 + FEW)
-            return grown if refits.filled_columns.size else np.fmin(found, grown)
+            used = (grown < found) | bool(refits.filled_columns.size)
+            return np.where(used, grown, found), np.where(used, shrunk.constant, 0.0)
+
+    @property
+    def growth(self) -> Array:
+        """An upper bound of the largest squared norm without each row of a force on scores whose norm is 1 in the metric of all strengths and weights as they were."""
+        return self._grown[0]
+
+    @property
+    def free_growth(self) -> Array:
+        r"""What a unit of an unpenalised coordinate, beside its part in the scores, has more of a norm than :attr:`growth` says, before that is multiplied.
+
+        Where :math:`K_i \preceq \gamma_i (K + c 1 1^\top)`, a model without the row has the scores of one with all strengths and of a constant column, of a squared norm
+        at most :math:`\gamma_i` times its own: the intercepts of both differ by :math:`\sqrt c` times the constant column's part.
+        """
+        return self._grown[1]
 
 
 @final
@@ -1094,6 +1109,15 @@ class WideRefits:
         usable = (refits.smallest[rows] > 0.0) & (thetas < 1.0) & refits.together[rows]
         return np.where(usable, found, 0.0)
 
+    def free_norms(self, rows: Rows) -> Array:
+        """Upper bounds of the norms without each row of a unit vector in the unpenalised coordinates, times the root of the row's share."""
+        metric = self.family.metric
+        if not metric.side.n_free:
+            return np.zeros(rows.size)
+        return np.asarray(
+            (metric.free_norm * metric.leverages.growth[rows] + self.sides.free_growth[rows]) * (1.0 + FEW)
+        )
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -1116,6 +1140,7 @@ class ShrunkStrengths:
     vectors: Array
     squares: Array  # at least :math:`x_j^\top K^{-1} x_j / \lambda_j` over the other rows
     filled: Array  # shape (n_rows,): at least :math:`\phi_i^2`
+    constant: float  # at least the root of what is added to all entries of ``K``
 
     def growth(self) -> Array:
         """An upper bound of the largest eigenvalue of each row's ``K_i`` in units of ``K``."""
@@ -1178,7 +1203,7 @@ class WideCandidates:
         away = np.abs(scores - family.base[:, None])
         away[own] = 0.0
         exponent = family.exponent(away[family.used].max(axis=0, initial=0.0), errors, family.used)
-        free_norms = metric.free_norm * known.growth[rows] if side.n_free else np.zeros(rows.size)
+        free_norms = owner.free_norms(rows)
         nu = family.gradient_norms(own, forces) + family.border_gradients(self.duals, free_norms)
         norm_sum, border = family.norm_sums(sizes)
         total = sizes.sum(axis=0)
