@@ -649,7 +649,7 @@ class Leverages:
         seen = arrays.entries(wrong, self._diagonal)
         own = np.abs(seen + (self._own + strong)) + 8.0 * UNIT * (np.abs(seen) + np.abs(self._own) + np.abs(strong))
         others = arrays.zero_out(wrong, self._diagonal)
-        squares = arrays.inner(others, others)
+        squares = arrays.inner(others, others) * (1.0 + gamma(metric.root.size + 16))
         rounding = metric.spread(self.errors) + 8.0 * UNIT * self._norm_sums
         residual_norms = (np.sqrt(squares + np.square(own)) + rounding + self._missed) * (1.0 + FEW)
         # The image without the row misses what the image misses, but for its own entry, and more of the border.

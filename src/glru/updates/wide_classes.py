@@ -252,6 +252,8 @@ class WideClassCandidates:
         free = self.free.reshape(1, -1) if self.owner.problem.fit_intercept else np.zeros((0, self.free.size))
         (first, second), own = self.owner.sides.score_errors(rows, norms, self.duals.reshape(len(norms), -1), free)
         first, second, own = (part.reshape(n_scores, -1).max(axis=0) for part in (first, second, own))
+        # The classes' duals sum to zero up to a few times K units of themselves, which a score has at least n units of.
+        own = own * (1.0 + 16.0 * (n_scores + 1) / self.owner.problem.n_rows)
         # The difference from the scores of the base is rounded.
         return (first, second + FEW * (largest + float(np.abs(self.owner.family.values.scores).max()))), own
 
