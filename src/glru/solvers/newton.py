@@ -457,11 +457,11 @@ def local_gap(problem: Problem, point: Point, here: Expansion) -> float:
 class Goal:
     """The gap of a training over rows in blocks.
 
-    The certified gap is computed where that costs no pass; otherwise only once the Newton decrement is small.
+    The certified gap is computed where that costs no pass; otherwise only once the Newton decrement is small. ``by_products``: as in :func:`newton`.
     """
 
-    def __init__(self, problem: Problem, stop: Stop) -> None:
-        self.problem, self.stop, self.share = problem, stop, 1.0
+    def __init__(self, problem: Problem, stop: Stop, by_products: "ByProducts | None" = None) -> None:
+        self.problem, self.stop, self.by_products, self.share = problem, stop, by_products, 1.0
 
     def gap(self, point: Point, here: Expansion, decrease: float) -> float:
         """The gap, infinite while it is not worth its price; ``decrease``: what a Newton step promises."""
@@ -664,19 +664,23 @@ class InBlocks(Place):
     patience, share = 0, np.inf
 
     def __init__(self, problem: Problem, point: Point, floor: Floor, goal: Goal) -> None:
-        self.problem, self.point, self.goal = problem, point, goal
-        self.here = expand(problem, point, floor)
+        self.problem, self.point, self.floor, self.goal = problem, point, floor, goal
+        self.here = expand(problem, point, floor if goal.by_products is None else None)
         self.value = objective_value(problem.totals, point, self.here)
         self.gradient = assemble_gradient(problem.totals, point, self.here.gradient)
 
     @cached_property
     def direction(self) -> Array:
-        """The Newton direction, from the sums alone."""
+        """The Newton direction, from the sums alone or by products with the Hessian."""
+        if self.goal.by_products is not None:
+            return self.goal.by_products[0](self.point, self.floor, self.gradient)
         assert self.here.hessian is not None
         return -solve_shifted(assemble_hessian(self.problem.totals, self.here.hessian), self.gradient)
 
     def state(self, n_iter: int, stop: Stop) -> State:
-        gap = self.goal.gap(self.point, self.here, -float(self.gradient @ self.direction))
+        known = self.goal.by_products
+        promised = self.direction if known is None else -self.gradient / known[1]
+        gap = self.goal.gap(self.point, self.here, -float(self.gradient @ promised))
         point, nothing = self.point, np.empty(0)
         return State(n_iter, self.value, gap, nothing, nothing, lambda: (point.coef, point.intercept))
 
@@ -703,13 +707,15 @@ class InBlocks(Place):
         return Run(self.point, state.n_iter, status, self.here)
 
 
-def newton(problem: Problem, start: Point, stop: Stop) -> Run:
-    """Train by direct Newton steps; see the module's text."""
-    floor = Floor.of(problem.loss)
-    place: Place = (
-        InMemory.of(problem, start) if problem.in_memory else InBlocks(problem, start, floor, Goal(problem, stop))
-    )
-    floor = Floor.of(problem.loss, pieces=_trusts_pieces(problem, place))
+ByProducts = tuple[Callable[[Point, Floor, Array], Array], Array]
+"""How a Newton system is solved by products with the Hessian, from the point, the floor and the gradient there; and what its diagonal can be at most."""
+
+
+def newton(problem: Problem, start: Point, stop: Stop, by_products: ByProducts | None = None) -> Run:
+    """Train by direct Newton steps; see the module's text. ``by_products``: rows in blocks have too many columns for a Hessian."""
+    floor, goal = Floor.of(problem.loss, pieces=by_products is not None), Goal(problem, stop, by_products)
+    place: Place = InMemory.of(problem, start) if problem.in_memory else InBlocks(problem, start, floor, goal)
+    floor = Floor.of(problem.loss, pieces=by_products is not None or _trusts_pieces(problem, place))
     best: tuple[State, Place] | None = None
     n_iter, quiet, warm = 0, 0, bool(start.coef.any()) or start.intercept != 0.0
     while True:
@@ -724,7 +730,7 @@ def newton(problem: Problem, start: Point, stop: Stop) -> Run:
         search = _Search(place, step, descent, floor)
         if n_iter == 0 and warm and not problem.in_memory and not search.has_fallen(1.0):
             # A sample misses rare columns, and a start may be far away: zero is a better place to begin.
-            place, n_iter = InBlocks(problem, zero_point(problem), floor, Goal(problem, stop)), 1
+            place, n_iter = InBlocks(problem, zero_point(problem), floor, goal), 1
             continue
         length = 0.0
         if quiet <= place.patience:

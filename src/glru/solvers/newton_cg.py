@@ -21,9 +21,9 @@ from scipy.linalg import LinAlgError, cho_solve, cholesky
 from glru import duality
 from glru.linalg import UNIT, Array
 from glru.problem import Point, Problem
-from glru.solution import Status
-from glru.solvers.newton import Goal, Run, State, Stop, end, sample_of, step_length, zero_point
-from glru.sums import Expansion, Floor, assemble_gradient, expand, hessian_product, objective_value
+from glru.solvers.multinomial import class_conjugate_gradients
+from glru.solvers.newton import Run, State, Stop, end, newton, sample_of, step_length
+from glru.sums import Floor, hessian_product
 
 MAX_INNER = 500
 """Conjugate-gradient steps in one outer iteration."""
@@ -410,74 +410,36 @@ def _to_edge(move: Array, direction: Array, conditioner: Preconditioner, radius:
     return (root - b) / a if b <= 0.0 else -c / (b + root)
 
 
-def newton_cg_in_passes(problem: Problem, point: Point, stop: Stop) -> Run:
-    """Train by SciPy's ``trust-ncg``: a pass over the blocks for every value and every product with the Hessian.
+def newton_cg_in_passes(problem: Problem, start: Point, stop: Stop) -> Run:
+    """Train by the steps of :func:`~glru.solvers.newton.newton`, whose systems take a pass over the blocks for every product with the Hessian.
 
-    The columns are scaled by what the Hessian's diagonal can be at most, and the objective by the total weight.
+    They are solved in front of what the Hessian's diagonal can be at most.
     """
-    from scipy import optimize
+    diagonal = problem.loss.smoothness * problem.totals.column_norms**2
+    diagonal[: problem.n_columns] += problem.quadratic
+    diagonal[diagonal <= 0.0] = 1.0
+    first = 0.0
 
-    minimize: Any = optimize.minimize
-    search = _Search(problem, stop)
-    minimize(
-        search.value,
-        point.pack(problem.fit_intercept) * search.scales,
-        jac=True,
-        hessp=search.product,
-        method="trust-ncg",
-        callback=search.judge,
-        options={"gtol": 0.0, "maxiter": stop.max_iter, "max_trust_radius": 1e6},
-    )
-    return Run(search.point, search.n_iter, search.status, search.here)
+    def solve(point: Point, floor: Floor, gradient: Array) -> Array:
+        """A Newton direction: the nearer to the optimum, the more accurate."""
+        nonlocal first
+        size = float(np.sqrt(gradient @ (gradient / diagonal)))
+        first = max(first, size)
+        share = np.sqrt(stop.tol) if problem.loss.self_concordance == 0.0 else np.sqrt(size / first) if first else 1.0
+        found, _ = class_conjugate_gradients(
+            lambda vector: _product_in_passes(problem, point, floor, vector[0, 0])[None, None],
+            lambda vector: vector / diagonal,
+            -gradient[None, None],
+            np.array([np.clip(0.5 * share, 1e-8, 0.5)]),
+            MAX_INNER,
+        )
+        return np.asarray(found[0, 0])
+
+    return newton(problem, start, stop, (solve, diagonal))
 
 
-@final
-class _Search:
-    """What SciPy asks for, and the best point so far."""
-
-    def __init__(self, problem: Problem, stop: Stop) -> None:
-        self.problem, self.totals, self.stop, self.goal = problem, problem.totals, stop, Goal(problem, stop)
-        unit = problem.loss.smoothness * self.totals.column_norms**2
-        unit[: problem.n_columns] += problem.quadratic
-        self.total = self.totals.weight_sum
-        self.scales = np.sqrt(np.where(unit > 0.0, unit, 1.0) / self.total)
-        self.floor = Floor(problem.loss, 0.0)
-        self.seen: list[tuple[Array, Point, Expansion]] = []
-        self.n_iter = 0
-        self.status: Status = "max_iter"
-
-    def _point(self, unknowns: Array) -> Point:
-        return zero_point(self.problem).move(unknowns / self.scales)
-
-    def value(self, unknowns: Array) -> tuple[float, Array]:
-        """Objective and gradient."""
-        point = self._point(unknowns)
-        here = expand(self.problem, point)
-        self.seen = [*self.seen[-2:], (unknowns.copy(), point, here)]
-        if len(self.seen) == 1:
-            self.point, self.here = point, here
-        slope = assemble_gradient(self.totals, point, here.gradient) / self.scales
-        return objective_value(self.totals, point, here) / self.total, slope / self.total
-
-    def product(self, unknowns: Array, vector: Array) -> Array:
-        """The Hessian times a vector."""
-        problem, move = self.problem, vector / self.scales
-        image = problem.sum(hessian_product, self._point(unknowns), self.floor, move)
-        image[: problem.n_columns] += problem.quadratic * move[: problem.n_columns]
-        return image / self.scales / self.total
-
-    def judge(self, unknowns: Array) -> None:
-        """Take in a point that SciPy has accepted; end where it is good enough."""
-        self.n_iter += 1
-        for place, point, here in self.seen:
-            if np.array_equal(place, unknowns):
-                self.point, self.here = point, here
-        slope = assemble_gradient(self.totals, self.point, self.here.gradient)
-        decrease = float(np.sum((slope / self.scales) ** 2)) / self.total
-        point, here, nothing = self.point, self.here, np.empty(0)
-        value, gap = objective_value(self.totals, point, here), self.goal.gap(point, here, decrease)
-        state = State(self.n_iter, value, gap, nothing, nothing, lambda: (point.coef, point.intercept))
-        status = self.stop.check(state)
-        if status is not None:
-            self.status = status
-            raise StopIteration
+def _product_in_passes(problem: Problem, point: Point, floor: Floor, vector: Array) -> Array:
+    """The Hessian at a point times a vector, in one pass over the blocks."""
+    image: Array = problem.sum(hessian_product, point, floor, vector)
+    image[: problem.n_columns] += problem.quadratic * vector[: problem.n_columns]
+    return image
