@@ -23,7 +23,7 @@ else:
     import fcntl
 
 
-def write_atomically(target: Path, write: Callable[[Path], None], make_folder: bool = False) -> None:
+def write_atomically(target: Path, write: Callable[[Path], object], make_folder: bool = False) -> None:
     """Let a function write a temporary file next to the target, and move it to the target when it is complete.
 
     An error, an interrupt or a crash leaves the target as it was; the error says what to do about it.

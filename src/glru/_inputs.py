@@ -56,7 +56,7 @@ def as_column(values: Any, length: int, name: str) -> NDArray[Any]:
     raw = as_array(values, name)
     raw = raw[:, 0] if raw.ndim == 2 and raw.shape[1] == 1 else raw
     if raw.shape != (length,):
-        raise ValueError(f"{name} must have one entry per row of X, shape ({length},); got shape {raw.shape}.")
+        raise ValueError(f"{name} must have one entry per row, shape ({length},); got shape {raw.shape}.")
     return raw
 
 
@@ -162,10 +162,7 @@ def _find_nonfinite(labels: NDArray[Any]) -> NDArray[np.intp]:
 
 def as_weights(values: Any, length: int) -> Array:
     """Finite, non-negative sample weights that are not all zero; ones where none are given."""
-    if values is None:
-        return np.ones(length)
-    weights = as_vector(values, length, "sample_weight")
-    require_non_negative(weights)
+    weights = as_row_weights(values, length)
     require_weight(float(weights.max()))
     if not weights.max() <= np.finfo(float).max / length:
         raise ValueError(
@@ -174,11 +171,18 @@ def as_weights(values: Any, length: int) -> Array:
     return weights
 
 
-def require_non_negative(weights: Array, first_row: int = 0) -> None:
+def as_row_weights(values: Any, length: int, name: str = "sample_weight") -> Array:
+    """Finite, non-negative weights of some rows; ones where none are given."""
+    weights = np.ones(length) if values is None else as_vector(values, length, name)
+    require_non_negative(weights, name=name)
+    return weights
+
+
+def require_non_negative(weights: Array, first_row: int = 0, name: str = "sample_weight") -> None:
     """Refuse negative weights; ``first_row``: the number of the first one, for messages."""
     if np.any(weights < 0.0):
         bad = int(np.argmin(weights))
-        raise ValueError(f"sample_weight must be at least 0; entry {first_row + bad} is {weights[bad]}.")
+        raise ValueError(f"{name} must be at least 0; entry {first_row + bad} is {weights[bad]}.")
 
 
 def require_weight(largest: float) -> None:

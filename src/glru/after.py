@@ -334,7 +334,11 @@ class After(ScoreProofs):
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
             Queries, with the columns of the changed data.
         """
-        part = self._require_joint("lead_bounds")
+        part, loss = self.parts[0], self.parts[0].solution.problem.loss
+        if not loss.several:
+            raise ValueError(
+                f"lead_bounds is for a multinomial model; got {loss!r}. Use score_bounds, labels and decided."
+            )
         return part.lead_bounds(self._rows(X, part.change.check(read_layout(part.solution.problem))))
 
     def coef_bounds(self) -> Bounds:
@@ -416,12 +420,6 @@ class After(ScoreProofs):
         constant, names = self.origin.constant, layout.column_names
         known = names if names is None or constant is None else names[1:]
         return rows_of(X, "queries", layout.n_columns, known, constant)
-
-    def _require_joint(self, what: str) -> ChangedModel:
-        loss = self.parts[0].solution.problem.loss
-        if not loss.several:
-            raise ValueError(f"{what} is for a multinomial model; got {loss!r}. Use score_bounds, labels and decided.")
-        return self.parts[0]
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         model = self.origin.estimator or repr(self.parts[0].solution.problem.loss)

@@ -6,7 +6,7 @@ Only this module decides which of these it was given. What an option does is wri
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 from numpy.typing import NDArray
 
@@ -166,59 +166,34 @@ def loocv(
         return leave_one_out(model, **options, **widths_of(model, width), max_trainings=max_trainings, output=output)
 
 
+class _PredictOptions(TypedDict, total=False):
+    """The options of :func:`cross_val_predict` that do not decide what it returns, for type checkers."""
+
+    groups: Any
+    cv: Any
+    n_jobs: int | None
+    verbose: int
+    params: dict[str, Any] | None
+    method: PredictMethod
+    sample_weight: Any
+    width: Width
+    tol: float
+    max_seconds: float | None
+    progress: Progress
+
+
+@overload
+def cross_val_predict(model: Problem | Solution, **options: Unpack[_PredictOptions]) -> CrossValResult: ...
+
+
 @overload
 def cross_val_predict(
-    model: Problem | Solution,
-    *,
-    groups: Any = ...,
-    cv: Any = ...,
-    n_jobs: int | None = ...,
-    verbose: int = ...,
-    width: Width = ...,
-    tol: float = ...,
-    max_seconds: float | None = ...,
-    progress: Progress = ...,
+    model: Any, X: Any, y: Any, *, return_result: Literal[True], **options: Unpack[_PredictOptions]
 ) -> CrossValResult: ...
 
 
 @overload
-def cross_val_predict(
-    model: Any,
-    X: Any,
-    y: Any,
-    *,
-    groups: Any = ...,
-    cv: Any = ...,
-    n_jobs: int | None = ...,
-    verbose: int = ...,
-    params: dict[str, Any] | None = ...,
-    method: PredictMethod = ...,
-    sample_weight: Any = ...,
-    width: float | None = ...,
-    tol: float = ...,
-    progress: Progress = ...,
-    return_result: Literal[False] = ...,
-) -> NDArray[Any]: ...
-
-
-@overload
-def cross_val_predict(
-    model: Any,
-    X: Any,
-    y: Any,
-    *,
-    groups: Any = ...,
-    cv: Any = ...,
-    n_jobs: int | None = ...,
-    verbose: int = ...,
-    params: dict[str, Any] | None = ...,
-    method: PredictMethod = ...,
-    sample_weight: Any = ...,
-    width: Width = ...,
-    tol: float = ...,
-    progress: Progress = ...,
-    return_result: Literal[True],
-) -> CrossValResult: ...
+def cross_val_predict(model: Any, X: Any, y: Any, **options: Unpack[_PredictOptions]) -> NDArray[Any]: ...
 
 
 @check_call

@@ -260,7 +260,7 @@ class AddRows(NewData):
                 f"new rows must have {layout.n_columns} columns, as the problem has; got {self.matrix.shape[1]}."
             )
         matrix = match_columns(self.matrix, self.names, layout.column_names)
-        weight = np.ones(n_new) if self.sample_weight is None else _weights(self.sample_weight, n_new)
+        weight = _inputs.as_row_weights(self.sample_weight, n_new, "weights")
         y = targets(self.y, n_new, layout)
         if isinstance(layout.loss, WithOffset) != (self.offset is not None):
             raise ValueError(
@@ -348,7 +348,7 @@ class Reweight(Change):
     def new_weights(self, count: int) -> Array:
         """One valid weight per named row."""
         weights = np.asarray(self.weights)
-        return _weights(np.full(count, weights) if weights.ndim == 0 else weights, count)
+        return _inputs.as_row_weights(np.full(count, weights) if weights.ndim == 0 else weights, count, "weights")
 
     def apply(self, problem: Problem) -> Problem:
         rows = locate_rows(self.rows, problem.n_rows)
@@ -426,9 +426,7 @@ def targets(y: Any, count: int, layout: Layout) -> Array:
         found = _inputs.as_vector(y, count, "y")
         layout.loss.check_targets(found)
         return found
-    raw = np.atleast_1d(_inputs.as_array(y, "y"))
-    if raw.shape != (count,):
-        raise ValueError(f"y must have one entry per named row, shape ({count},); got shape {raw.shape}.")
+    raw = _inputs.as_column(np.atleast_1d(_inputs.as_array(y, "y")), count, "y")
     if layout.classes.size > 2:
         # Compared in Python: NumPy would take the number 1 for the text "1".
         places = {label: place for place, label in enumerate(layout.classes.tolist())}
@@ -448,15 +446,6 @@ def targets(y: Any, count: int, layout: Layout) -> Array:
     raise ValueError(
         f"labels must be {layout.classes[0]} or {layout.classes[1]}, as in the problem; got {', '.join(unknown)}."
     )
-
-
-def _weights(values: Any, count: int) -> Array:
-    if np.shape(values) != (count,):
-        raise ValueError(f"weights must have one entry per named row, shape ({count},); got shape {np.shape(values)}.")
-    weight = _inputs.as_vector(values, count, "weights")
-    if np.any(weight < 0.0):
-        raise ValueError(f"weights must be at least 0; got {weight.min()}.")
-    return weight
 
 
 @final

@@ -47,11 +47,19 @@ class Penalty(ABC):
 
     def select(self, columns: ArrayLike) -> Self:
         """The penalty restricted to some columns, in the given order."""
-        return self._map(lambda name, strength: _pick(strength, columns))
+        chosen = np.asarray(columns)
+        return self._map(lambda name, strength: strength[chosen] if strength.ndim else float(strength))
 
     def extend(self, n_columns: int, other: "Penalty", n_other: int) -> Self:
         """The penalty on ``n_columns`` columns followed by another of the same kind on ``n_other`` more."""
-        return self._map(lambda name, own: _join(own, n_columns, np.asarray(getattr(other, name)), n_other))
+
+        def join(name: str, own: Array) -> float | Array:
+            more = np.asarray(getattr(other, name))
+            if own.ndim == more.ndim == 0 and own == more:
+                return float(own)
+            return np.append(np.broadcast_to(own, (n_columns,)), np.broadcast_to(more, (n_other,)))
+
+        return self._map(join)
 
     def scale(self, factor: float) -> Self:
         """The penalty multiplied by a positive number."""
@@ -305,13 +313,3 @@ def _strength(owner: str, name: str, value: Strength, zero: bool = False) -> flo
         )
     numbers.setflags(write=False)
     return numbers
-
-
-def _pick(strength: Array, columns: ArrayLike) -> float | Array:
-    return strength[np.asarray(columns)] if strength.ndim else float(strength)
-
-
-def _join(strength: Array, n_columns: int, other: Array, n_other: int) -> float | Array:
-    if strength.ndim == other.ndim == 0 and strength == other:
-        return float(strength)
-    return np.append(np.broadcast_to(strength, (n_columns,)), np.broadcast_to(other, (n_other,)))

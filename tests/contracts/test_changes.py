@@ -232,10 +232,10 @@ REFUSED = {
     "column-name": (glru.RemoveColumns(["z"]), r"columns must be among those of the problem \(a, b, c\); got 'z'"),
     "all-columns": (glru.RemoveColumns(["a", "b", "c"]), "must leave at least one column; got the removal of all 3"),
     "narrow-rows": (glru.AddRows(ROWS[:, :2], [1, 0]), "new rows must have 3 columns, as the problem has; got 2"),
-    "few-targets": (glru.AddRows(ROWS, [1]), r"y must have one entry per named row, shape \(2,\); got shape \(1,\)"),
+    "few-targets": (glru.AddRows(ROWS, [1]), r"y must have one entry per row, shape \(2,\); got shape \(1,\)"),
     "new-label": (glru.AddRows(ROWS, [1, 5]), "labels must be 0 or 1, as in the problem; got 5"),
     "nan-label": (glru.AddRows(ROWS, [1, np.nan]), "labels must be 0 or 1, as in the problem; got nan"),
-    "row-weight": (glru.AddRows(ROWS, [1, 0], [1.0, -2.0]), "weights must be at least 0; got -2.0"),
+    "row-weight": (glru.AddRows(ROWS, [1, 0], [1.0, -2.0]), "weights must be at least 0; entry 1 is -2.0"),
     "row-weight-nan": (glru.AddRows(ROWS, [1, 0], [1.0, np.nan]), "weights must be finite; entry 1 is nan"),
     "row-weight-count": (glru.AddRows(ROWS, [1, 0], [1.0]), r"weights must have one entry"),
     "row-names": (
@@ -261,11 +261,11 @@ REFUSED = {
     "relabel-row": (glru.Relabel([9], [1]), "rows must be positions from 0 to 5; got 9"),
     "relabel-count": (
         glru.Relabel([0, 1], [1]),
-        r"y must have one entry per named row, shape \(2,\); got shape \(1,\)",
+        r"y must have one entry per row, shape \(2,\); got shape \(1,\)",
     ),
     "relabel-new": (glru.Relabel([0], ["yes"]), "labels must be 0 or 1, as in the problem; got yes"),
     "reweight-row": (glru.Reweight([6], 1.0), "rows must be positions from 0 to 5; got 6"),
-    "reweight-negative": (glru.Reweight([0], -1.0), "weights must be at least 0; got -1.0"),
+    "reweight-negative": (glru.Reweight([0], -1.0), "weights must be at least 0; entry 0 is -1.0"),
     "reweight-nan": (glru.Reweight([0], np.nan), "weights must be finite; entry 0 is nan"),
     "second": (glru.RemoveRows([0]) + glru.RemoveRows([5]), "rows must be positions from 0 to 4; got 5"),
     "name-gone": (glru.RemoveColumns(["a"]) + glru.EditValues([0], ["a"], 1.0), r"\(b, c\); got 'a'"),
@@ -378,7 +378,7 @@ def test_a_label_means_the_same_in_any_company():
 UNCLEAR = {
     "weights": (
         glru.Reweight([0], [1.0, 2.0]),
-        r"weights must have one entry per named row, shape \(1,\); got shape \(2,\)",
+        r"weights must have one entry per row, shape \(1,\); got shape \(2,\)",
     ),
     "values": (glru.EditValues([0], [0], "high"), "values must be numeric"),
     "names": (glru.RemoveColumns(["a", "a"]), r"columns must be named once each; got \['a', 'a'\]"),
@@ -395,7 +395,7 @@ def test_errors_show_what_was_given(case):
 REGRESSION = {
     "target-nan": (glru.Relabel([0], [np.nan]), "y must be finite; entry 0 is nan"),
     "target-text": (glru.AddRows(ROWS, ["a", "b"]), "y must be numeric"),
-    "target-count": (glru.AddRows(ROWS, [1.0]), "y must have one entry per row of X"),
+    "target-count": (glru.AddRows(ROWS, [1.0]), "y must have one entry per row"),
 }
 
 

@@ -345,7 +345,7 @@ def test_result_prints_and_tabulates():
         ({"y_val": None}, "go together"),
         ({"cv": 3}, "not both"),
         ({"X_val": np.ones((3, 2)), "y_val": [1, -1, 1]}, "columns of the problem"),
-        ({"y_val": [1, -1]}, "one label per row"),
+        ({"y_val": [1, -1]}, "one entry per row"),
         ({"y_val": [7] * 12}, "classes of the problem"),
         ({"X_val": np.full((12, 6), np.nan)}, "X_val"),
     ],

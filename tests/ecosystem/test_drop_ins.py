@@ -498,7 +498,7 @@ def test_refusals():
         glru.cross_val_predict(LogisticRegression(), X, y, cv=ShuffleSplit(3, random_state=0))
     with pytest.raises(ValueError, match="probabilities need the logistic loss"):
         glru.cross_val_predict(LinearSVC(), X, y, method="predict_proba")
-    with pytest.raises(ValueError, match="method must be one of 'predict' for this estimator"):
+    with pytest.raises(ValueError, match="method must be 'predict' for a regression"):
         glru.cross_val_predict(Ridge(), X, y, method="decision_function")
     with pytest.raises(ValueError, match="split 0 has none of"):
         glru.cross_val_predict(LogisticRegression(), X, y, cv=[(np.flatnonzero(y == 0), np.flatnonzero(y == 1))])

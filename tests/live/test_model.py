@@ -308,7 +308,7 @@ FAILURES = {
     "negative weight": (lambda live: live.add_rows(ROW, ["yes"], [-1.0], keys=["a"]), "at least 0"),
     "wrong columns": (lambda live: live.add_rows(np.ones((1, 4)), ["yes"], keys=["a"]), "must have 3 columns"),
     "nan": (lambda live: live.add_rows(np.full((1, 3), np.nan), ["yes"], keys=["a"]), "finite"),
-    "short y": (lambda live: live.add_rows(ROW, [], keys=["a"]), "one label per row"),
+    "short y": (lambda live: live.add_rows(ROW, [], keys=["a"]), "one entry per row"),
     "columns of wrong height": (lambda live: live.add_columns(np.ones((60, 1))), "must have 59 rows"),
     "column name again": (lambda live: live.add_columns(pd.DataFrame({"age": np.ones(59)})), "got age again"),
     "unknown column": (lambda live: live.remove_columns(["weight"]), "'weight'"),

@@ -189,7 +189,7 @@ def test_other_data_or_queries_fail(updated):
         ((X, np.where(np.arange(len(y)) == 3, "yes", "no")), "not the remaining data"),
         ((X[:, :2], y), "must have 3 columns"),
         ((X, np.where(y == "yes", 1, 0)), "labels must be among"),
-        ((X, y[1:]), "one label per row"),
+        ((X, y[1:]), "one entry per row"),
         ((X, y, np.full(len(y), 2.0)), "not the remaining data"),
         ((X, y, None, queries + 1.0), "not issued for these queries"),
     ]:

@@ -151,11 +151,7 @@ PAPER_TABLES = {"md": _to_markdown, "tex": _to_latex, "html": _to_html}
 
 def _write(path: Path, data: bytes) -> Path:
     """Write a file from memory, because other libraries report a full disk with their own errors."""
-
-    def write(part: Path) -> None:
-        part.write_bytes(data)
-
-    write_atomically(path, write)
+    write_atomically(path, lambda part: part.write_bytes(data))
     return path
 
 

@@ -112,19 +112,15 @@ def draw_agreement(ax: Any, known: Array, bounds: ScoreBounds, diagonal: bool = 
         ax.vlines(known, *ends, color=BLUE, linewidth=1.2)
         size = float(np.clip(400.0 / max(known.size, 1), 2.0, 4.0))
         ax.plot(known, scores, "o", color=BLUE, markersize=size, markeredgewidth=0, gid=MARKS)
-    _separate_thousands(ax)
+    for axis in (ax.xaxis, ax.yaxis):
+        # In full, as 250,000, where that is not too long.
+        if 1e4 <= np.abs(axis.get_view_interval()).max() < 1e9:
+            axis.set_major_formatter("{x:,.0f}")
     if diagonal:
         both = np.array([max(known.min(), scores.min()), min(known.max(), scores.max())])
         ax.plot(both, both, color="black", linewidth=0.8)
     else:
         ax.axhline(0.0, color="black", linewidth=0.8)
-
-
-def _separate_thousands(ax: Any) -> None:
-    """Write tick labels in full, as 250,000, if they are not too long."""
-    for axis in (ax.xaxis, ax.yaxis):
-        if 1e4 <= np.abs(axis.get_view_interval()).max() < 1e9:
-            axis.set_major_formatter("{x:,.0f}")
 
 
 def shorten(name: str, most: int = 24) -> str:

@@ -73,7 +73,12 @@ class ModelSpec:
                 "Keep one live model per class, each with that class against the rest, or use glru.GLRUClassifier('multinomial')."
             )
         if objective.loss.several:
-            require_hessian(adapted.problems[0])
+            problem = adapted.problems[0]
+            if not has_classes(problem):
+                raise ValueError(
+                    f"a live model with {problem.loss!r} forms a Hessian over classes and columns, of at most {problem.largest} unknowns; got "
+                    f"{problem.n_scores} classes of {problem.n_columns} columns. Use fewer columns, or one live model per class."
+                )
         if objective.quadratic == 0.0 and (objective.absolute > 0.0 or objective.loss.self_concordance is None):
             raise ValueError(
                 "a live model needs a penalty with squares in it, or none at all with a smooth loss (logistic, squared, log link): otherwise "
@@ -119,18 +124,14 @@ class ModelSpec:
 
     def convert_targets(self, y: Any, sample_weight: Any, count: int) -> tuple[Array, Array]:
         """Targets and weights of rows as the problem has them: -1 and +1 for two classes, places for more; weights times those of the classes."""
-        labels = self.targets.check(y, count)
-        weight = np.ones(count)
-        if sample_weight is not None:
-            weight = _inputs.as_vector(sample_weight, count, "sample_weight")
-            _inputs.require_non_negative(weight)
-        values = labels
-        if self.classes is not None and self.objective.loss.several:
-            values = np.searchsorted(self.classes, labels).astype(np.intp)
-        elif self.classes is not None:
-            values = self.targets.signs(0, labels)
+        values = labels = self.targets.check(y, count)
+        weight = _inputs.as_row_weights(sample_weight, count)
         if self.classes is None:
             self.objective.loss.check_targets(values)
+        elif self.objective.loss.several:
+            values = np.searchsorted(self.classes, labels).astype(np.intp)
+        else:
+            values = self.targets.signs(0, labels)
         return values, self.targets.apply_class_weights(0, labels, weight)
 
     def find_columns(self, columns: Any, n_columns: int) -> NDArray[np.intp]:
@@ -215,15 +216,6 @@ class ModelSpec:
         )
         targets = _empty_targets(objective, classes, tuple(strengths[2:]))
         return cls(objective, targets, None if names is None else tuple(str(name) for name in names))
-
-
-def require_hessian(problem: Problem) -> None:
-    """Refuse a multinomial problem whose Hessian is too large to form."""
-    if not has_classes(problem):
-        raise ValueError(
-            f"a live model with {problem.loss!r} forms a Hessian over classes and columns, of at most {problem.largest} unknowns; got "
-            f"{problem.n_scores} classes of {problem.n_columns} columns. Use fewer columns, or one live model per class."
-        )
 
 
 def _empty_targets(objective: Objective, classes: NDArray[Any] | None, factors: tuple[float, ...]) -> Targets:

@@ -241,14 +241,11 @@ def _describe(value: Any) -> str:
         names = [f.name for f in fields(value)] if is_dataclass(value) else sorted(vars(value))
     else:
         raise TypeError(f"a checkpoint cannot tell values of type {type(value).__name__} apart; got {value!r}.")
-    data = _describe_data(value) if isinstance(value, Problem) else ""
-    kind = type(value)
+    kind, data = type(value), ""
+    if isinstance(value, Problem):
+        # Made once for all problems that share X.
+        matrix = value.matrix
+        if "digest" not in matrix.shared:
+            matrix.shared["digest"] = _describe([matrix.shape, *matrix.parts.values()])
+        data = matrix.shared["digest"]
     return f"{kind.__module__}.{kind.__qualname__}{_describe([(name, getattr(value, name)) for name in names])}{data}"
-
-
-def _describe_data(problem: Problem) -> str:
-    """X as text, made once for all problems that share it."""
-    matrix = problem.matrix
-    if "digest" not in matrix.shared:
-        matrix.shared["digest"] = _describe([matrix.shape, *matrix.parts.values()])
-    return matrix.shared["digest"]

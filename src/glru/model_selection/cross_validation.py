@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -199,10 +200,20 @@ def held_out_folds(
     if data.loss.several:
         require_classes(data)
     before = data.traffic.passes
-    splits = splits_of(data, cv, groups)
+    # Of rows in blocks a fold is trained on all that it does not test.
+    splits: Sequence[tuple[Rows | None, Test]] = (
+        split_in_memory(data, cv, groups)
+        if data.in_memory
+        else [(None, test) for test in block_folds(data, cv, groups)]
+    )
     width = find_usual_width(data) if width is None else width
     tests = [np.asarray(test, dtype=np.intp) for _, test in splits]
-    folds = [data.without(test).require_weight() if train is None else _without(data, train) for train, test in splits]
+    folds = [
+        data.without(test).require_weight()
+        if train is None
+        else data.derive(sample_weight=np.bincount(train, data.sample_weight[train], data.n_rows))
+        for train, test in splits
+    ]
     known = problem if isinstance(problem, Solution) else lambda: ensure_trained(data, tol, budget=budget)
     found, stages = [], []
     with reporter(progress) as report, calm_blas(data.work if data.in_memory else 0.0):
@@ -215,27 +226,23 @@ def held_out_folds(
         problem=data,
         rows=rows,
         folds=np.repeat(np.arange(len(splits)), [len(test) for _, test in splits]),
-        y=np.concatenate(data.map(_targets))[rows],
+        y=np.concatenate(data.map(attrgetter("targets")))[rows],
         bounds=shift(concatenate(found), data.offset[rows])
         if isinstance(data.loss, WithOffset)
         else concatenate(found),
-        decided_by=_count(stages, [len(test) for _, test in splits]),
+        decided_by=count_stages_of_rows(stages, [len(test) for _, test in splits]),
         n_trainings=stages.count("training"),
         train_rows=tuple(train for train, _ in splits if train is not None),
         n_passes=data.traffic.passes - before,
     )
 
 
-def _count(stages: list[str], sizes: list[int]) -> dict[str, int]:
+def count_stages_of_rows(stages: list[str], sizes: list[int]) -> dict[str, int]:
     """How many held-out rows are in the folds that each stage decided."""
     counts: dict[str, int] = {}
     for stage, size in zip(stages, sizes, strict=True):
         counts[stage] = counts.get(stage, 0) + size
     return counts
-
-
-def _targets(part: Problem) -> Array:
-    return part.targets
 
 
 def block_folds(problem: Problem, cv: Any, groups: Any) -> list[Test]:
@@ -262,13 +269,6 @@ def block_folds(problem: Problem, cv: Any, groups: Any) -> list[Test]:
     return tests
 
 
-def splits_of(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows | None, Test]]:
-    """The train and test rows of every split, checked; of rows in blocks the train rows are all others, and None here."""
-    if not problem.in_memory:
-        return [(None, test) for test in block_folds(problem, cv, groups)]
-    return list(split_in_memory(problem, cv, groups))
-
-
 def split_in_memory(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows, Rows]]:
     """The train and test rows of every split of rows in memory, checked."""
     splits = list(split_rows(cv, problem.targets, groups, problem.loss.task == "classification"))
@@ -286,10 +286,3 @@ def split_in_memory(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows, 
                     f"with an intercept every split needs {which} in its train rows; split {k} has {n_classes}."
                 )
     return splits
-
-
-def _without(data: Problem, train: Rows) -> Problem:
-    """The problem in which only some rows have weight."""
-    weight = np.zeros(data.n_rows)
-    np.add.at(weight, train, data.sample_weight[train])
-    return data.derive(sample_weight=weight)

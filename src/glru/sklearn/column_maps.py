@@ -553,16 +553,10 @@ def _sees_single_rows(step: Any, given: Any, made: Any) -> bool:
     everything = np.arange(n_rows)
     for rows in [everything[::2], everything[1::2], *some[:, None]]:
         own, expected = step.transform(_safe_indexing(given, rows)), _safe_indexing(made, rows)
-        tables = [to_dense(table) for table in (own, expected)]
-        if tables[0].shape != tables[1].shape or not _same(*tables):
+        first, second = to_dense(own), to_dense(expected)
+        if not np.array_equal(first, second, equal_nan=first.dtype.kind == second.dtype.kind == "f"):
             return False
     return True
-
-
-def _same(first: NDArray[Any], second: NDArray[Any]) -> bool:
-    if first.dtype.kind == "f" and second.dtype.kind == "f":
-        return bool(np.array_equal(first, second, equal_nan=True))
-    return bool(np.array_equal(first, second))
 
 
 def _variance_threshold(walk: Walk, step: Any, columns: Columns) -> Columns:

@@ -82,18 +82,6 @@ def deviance_scorer(loss: Loss) -> Any:
     return make_scorer(d2_tweedie_score, power=power)
 
 
-def sees_predictions_only(scorer: Any) -> bool:
-    """Whether a scorer is scikit-learn's own (``make_scorer``, a name): it only uses predictions of the test rows."""
-    from sklearn.metrics import make_scorer
-
-    return type(scorer) is type(make_scorer(max))
-
-
-def sees_labels_only(scorer: Any) -> bool:
-    """Whether a scikit-learn scorer uses ``predict`` only, so that scores need to be only as tight as labels require."""
-    return scorer is None or getattr(scorer, "_response_method", None) == "predict"
-
-
 def score_folds(found: HeldOut, X: Any, y: Any, name: str, scorer: Any, error_score: ErrorScore) -> tuple[Array, Array]:
     """One score per split from held-out predictions, and the seconds that each took.
 
@@ -145,7 +133,11 @@ class _Scores:
         except UnusableScore:
             raise
         except Exception as error:
-            return score_failure(error, self.error_score)
+            # As in scikit-learn.
+            if self.error_score == "raise":
+                raise
+            warn_caller(f"scoring failed, and the score of the split is {self.error_score}: {error!r}")
+            return float(self.error_score)
 
     def of_rows(self) -> Array:
         """The score of each single held-out row, up to the first row for which the scorer is undefined; NaN from there on."""
@@ -167,14 +159,6 @@ class _Scores:
     def _call(self, places: Rows) -> Any:
         rows = self.found.rows[places]
         return self.scorer(_make_stand_in(self.found, places), rows_of(self.X, rows), self.y[rows])
-
-
-def score_failure(error: Exception, error_score: ErrorScore) -> float:
-    """The score of a split whose scorer failed, as in scikit-learn."""
-    if error_score == "raise":
-        raise error
-    warn_caller(f"scoring failed, and the score of the split is {error_score}: {error!r}")
-    return float(error_score)
 
 
 class UnprovenPrediction(Exception):
@@ -205,23 +189,20 @@ def score_refits(
     params = dict(asked.params or {})
     if asked.sample_weight is not None:
         params[name_weight(asked.estimator)] = np.asarray(asked.sample_weight)
-    _refuse_weights_of_one_vs_rest(asked.estimator, params)
+    last = asked.estimator
+    while is_a(last, "Pipeline"):
+        last = last.steps[-1][1]
+    if params and is_a(last, "OneVsRestClassifier"):
+        raise ValueError(
+            "a callable scoring gets the estimator fitted by scikit-learn, whose OneVsRestClassifier takes no sample_weight; "
+            "got weights. Use a scorer of sklearn.metrics.make_scorer, which needs predictions only."
+        )
     # A single callable may return a dict of scores, whose names are then those of the result.
     scoring = scorers["score"] if list(scorers) == ["score"] else scorers
     found: dict[str, Any] = cross_validate(
         asked.estimator, asked.X, asked.y, scoring=scoring, cv=splits, params=params, error_score=error_score
     )
     return found
-
-
-def _refuse_weights_of_one_vs_rest(estimator: Any, params: dict[str, Any]) -> None:
-    while is_a(estimator, "Pipeline"):
-        estimator = estimator.steps[-1][1]
-    if params and is_a(estimator, "OneVsRestClassifier"):
-        raise ValueError(
-            "a callable scoring gets the estimator fitted by scikit-learn, whose OneVsRestClassifier takes no sample_weight; "
-            "got weights. Use a scorer of sklearn.metrics.make_scorer, which needs predictions only."
-        )
 
 
 def _to_number(score: Any, scorer: Any) -> float:
@@ -396,7 +377,10 @@ def predict_splits(
 ) -> NDArray[Any] | CrossValResult:
     """Held-out predictions of an estimator; see :func:`glru.cross_val_predict`."""
     adapted = asked.adapt()
-    _check_method(adapted, method)
+    if adapted.classes is None and method != "predict":
+        raise ValueError(f"method must be 'predict' for a regression; got {method!r}.")
+    if method.endswith("proba"):
+        adapted.require_probabilities()
     found = asked.hold_out(adapted, method, return_result and asked.width is None)
     if return_result:
         return _make_result(found)
@@ -452,18 +436,24 @@ def validate_splits(
     asked: Validation, scoring: Any, error_score: ErrorScore, return_indices: bool = False
 ) -> dict[str, Any]:
     """Times and scores of every split; see :func:`glru.cross_validate`."""
+    from sklearn.metrics import make_scorer
+
     adapted = asked.adapt()
     if scoring is None and adapted.problems[0].loss.link == "log":
         scoring = deviance_scorer(adapted.problems[0].loss)
     scorers = check_scorers(scoring, adapted.classes is not None)
-    proven = {name: scorer for name, scorer in scorers.items() if scorer is None or sees_predictions_only(scorer)}
+    # Scorers of make_scorer (a name is one) use nothing but predictions of the test rows.
+    known = type(make_scorer(max))
+    proven = {name: scorer for name, scorer in scorers.items() if scorer is None or type(scorer) is known}
     if isinstance(asked.cv, Iterator):
         asked = replace(asked, cv=list(asked.cv))
     result: dict[str, Any] = {"fit_time": 0.0, "score_time": 0.0}
     splits: list[tuple[Rows, Rows]] = []
     if proven:
         begin = time.perf_counter()
-        method: PredictMethod = "predict" if all(map(sees_labels_only, proven.values())) else "decision_function"
+        # Scorers that use labels need scores only as tight as these require.
+        asks = (getattr(scorer, "_response_method", None) for scorer in proven.values() if scorer is not None)
+        method: PredictMethod = "predict" if all(name == "predict" for name in asks) else "decision_function"
         found = asked.hold_out(adapted, method)
         _warn_of_refits(found)
         splits = add_train_rows(adapted, found.splits)
@@ -498,12 +488,3 @@ def predict_held_out(found: HeldOut, method: PredictMethod) -> NDArray[Any]:
         return likely
     unknown = np.asarray(np.ma.getmaskarray(scores).reshape(scores.shape[0], -1).any(axis=1))
     return np.ma.masked_array(likely, mask=np.broadcast_to(unknown[:, None], likely.shape))
-
-
-def _check_method(adapted: Adapted, method: str) -> None:
-    methods = ("predict", "decision_function", "predict_proba", "predict_log_proba")
-    known = methods if adapted.classes is not None else methods[:1]
-    if method not in known:
-        raise ValueError(f"method must be one of {', '.join(map(repr, known))} for this estimator; got {method!r}.")
-    if method.endswith("proba"):
-        adapted.require_probabilities()

@@ -15,7 +15,7 @@ from glru.bounds import Bounds, ScoreBounds, concatenate, is_decided
 from glru.cascade import Report, reporter
 from glru.duality import explain_missing_optimum
 from glru.linalg import Array, calm_blas, outward
-from glru.model_selection.cross_validation import Rows, split_rows
+from glru.model_selection.cross_validation import Rows, count_stages_of_rows, split_rows
 from glru.model_selection.loocv import leave_one_out
 from glru.refine import Closer, bound_folds, bound_grid, bound_single_fold
 from glru.regions import has_local, has_support
@@ -217,7 +217,7 @@ def _list_splits(adapted: Adapted, cv: Any, groups: Any) -> list[Split]:
         splits = [(None, np.array([row])) for row in range(n_rows)]
     else:
         for train, test in split_rows(cv, targets.y, groups, targets.classes is not None):
-            others = test.size == 1 and train.size == n_rows - 1 and _require_distinct(np.append(train, test), n_rows)
+            others = test.size == 1 and train.size == n_rows - 1 and np.bincount(np.append(train, test)).all()
             splits.append((None if others else train, test))
             if not others:
                 _check_split(adapted, train, test, len(splits) - 1)
@@ -226,10 +226,6 @@ def _list_splits(adapted: Adapted, cv: Any, groups: Any) -> list[Split]:
     if any(train is None for train, _ in splits):
         check_left_out(adapted)
     return splits
-
-
-def _require_distinct(rows: Rows, n_rows: int) -> bool:
-    return bool(np.bincount(rows, minlength=n_rows).max(initial=0) <= 1)
 
 
 def _check_split(adapted: Adapted, train: Rows, test: Rows, k: int) -> None:
@@ -283,13 +279,11 @@ class _Folds:
 
     def to_held_out(self, adapted: Adapted, splits: list[Split], width: float | None) -> HeldOut:
         """The held-out scores of all splits, with a warning of those that are wider than ``width``."""
-        counts: Counter[str] = Counter()
-        for place, stage in enumerate(self.stages):
-            counts[stage] += splits[place % len(splits)][1].size
+        counts = count_stages_of_rows(self.stages, [test.size for _, test in splits] * len(self.parts))
         bounds = adapted.bounds(self.parts)
         _warn_of_width(bounds.width, width)
         why = self.refit_reason if self.n_refits else None
-        return HeldOut(adapted, splits, bounds, dict(counts), self.stages.count("training"), self.n_refits, why)
+        return HeldOut(adapted, splits, bounds, counts, self.stages.count("training"), self.n_refits, why)
 
 
 def _bound_folds(

@@ -102,14 +102,16 @@ def objective_of(model: Any) -> Objective:
 def _logistic_regression(model: Any) -> Objective:
     strategy = getattr(model, "multi_class", "auto")
     ratio = _l1_ratio(model)
-    strength = 0.0 if model.penalty in (None, "none") else 1.0 / _require_above("C", model.C)
+    strength = 0.0 if model.penalty in (None, "none") else 1.0 / _read_number("C", model.C, True)
     liblinear = model.solver == "liblinear"
     return Objective(
         loss=Logistic(),
         quadratic=(1.0 - ratio) * strength,
         absolute=ratio * strength,
         intercept=model.fit_intercept and not liblinear,
-        constant=_read_constant(model) if model.fit_intercept and liblinear else None,
+        constant=_read_number("intercept_scaling", model.intercept_scaling, True)
+        if model.fit_intercept and liblinear
+        else None,
         targets="labels",
         class_weight=model.class_weight,
         several=strategy == "ovr",
@@ -137,21 +139,17 @@ def _linear_svc(model: Any) -> Objective:
     losses: dict[str, Loss] = {"squared_hinge": SquaredHinge(), "hinge": Hinge()}
     if model.loss not in losses:
         raise ValueError(f"loss must be 'squared_hinge' or 'hinge'; got {model.loss!r}.")
-    strength = 1.0 / _require_above("C", model.C)
+    strength = 1.0 / _read_number("C", model.C, True)
     return Objective(
         loss=losses[model.loss],
         quadratic=0.0 if model.penalty == "l1" else strength,
         absolute=strength if model.penalty == "l1" else 0.0,
         intercept=False,
-        constant=_read_constant(model) if model.fit_intercept else None,
+        constant=_read_number("intercept_scaling", model.intercept_scaling, True) if model.fit_intercept else None,
         targets="labels",
         class_weight=model.class_weight,
         several=True,
     )
-
-
-def _read_constant(model: Any) -> float:
-    return _require_above("intercept_scaling", model.intercept_scaling)
 
 
 def _ridge(model: Any) -> Objective:
@@ -159,11 +157,11 @@ def _ridge(model: Any) -> Objective:
         raise ValueError(
             "alpha must be one number: a strength for each target is not supported. Fit one target at a time."
         )
-    return Objective(Squared(), model.fit_intercept, quadratic=_require_at_least("alpha", model.alpha))
+    return Objective(Squared(), model.fit_intercept, quadratic=_read_number("alpha", model.alpha))
 
 
 def _elastic_net(model: Any) -> Objective:
-    alpha, ratio = _require_at_least("alpha", model.alpha), float(model.l1_ratio)
+    alpha, ratio = _read_number("alpha", model.alpha), float(model.l1_ratio)
     return Objective(Squared(), model.fit_intercept, alpha * (1.0 - ratio), alpha * ratio, scaling="mean")
 
 
@@ -195,7 +193,7 @@ def _make_generalised(loss_of: Callable[[Any], Loss]) -> Callable[[Any], Objecti
 
     def objective(model: Any) -> Objective:
         return Objective(
-            loss_of(model), model.fit_intercept, quadratic=_require_at_least("alpha", model.alpha), scaling="mean"
+            loss_of(model), model.fit_intercept, quadratic=_read_number("alpha", model.alpha), scaling="mean"
         )
 
     return objective
@@ -230,32 +228,22 @@ def _find_loss(loss: Any, task: str) -> Loss:
 
 
 def _read_strengths(model: Any) -> dict[str, Any]:
-    kappa = _require_at_least("kappa", model.kappa)
+    kappa = _read_number("kappa", model.kappa)
     if model.lam is None:
-        C = _require_above("C", model.C)
+        C = _read_number("C", model.C, True)
         return {"quadratic": 1.0 / C, "absolute": kappa / C, "scaling": "sum"}
     if model.C != 1.0:
         raise ValueError(f"give C or lam, not both; got C={model.C!r} and lam={model.lam!r}.")
-    return {"quadratic": _require_at_least("lam", model.lam), "absolute": kappa, "scaling": "mean"}
+    return {"quadratic": _read_number("lam", model.lam), "absolute": kappa, "scaling": "mean"}
 
 
-def _read_number(name: str, value: Any) -> float:
+def _read_number(name: str, value: Any, positive: bool = False) -> float:
+    """A finite number of at least 0; where ``positive``, one above 0, which may be infinite."""
     if value is None or isinstance(value, str) or np.ndim(value):
         raise TypeError(f"{name} must be one number; got {value!r}. Use {name}=1.0.")
-    return float(value)
-
-
-def _require_above(name: str, value: Any) -> float:
-    number = _read_number(name, value)
-    if not number > 0.0:
-        raise ValueError(f"{name} must be above 0; got {value!r}.")
-    return number
-
-
-def _require_at_least(name: str, value: Any) -> float:
-    number = _read_number(name, value)
-    if not 0.0 <= number < np.inf:
-        raise ValueError(f"{name} must be a finite number >= 0; got {value!r}.")
+    number = float(value)
+    if not (number > 0.0 if positive else 0.0 <= number < np.inf):
+        raise ValueError(f"{name} must be {'above 0' if positive else 'a finite number >= 0'}; got {value!r}.")
     return number
 
 
@@ -315,17 +303,12 @@ def _make_choosing_error(model: Any) -> TypeError:
 
 
 def _make_huber_error(model: Any) -> TypeError:
-    scale = getattr(model, "scale_", None)
-    delta, C, when = "model.epsilon * model.scale_", "1 / (model.alpha * model.scale_)", "With the scale of a fit, "
-    if scale is not None and model.alpha > 0.0:
-        delta, C, when = (
-            f"{model.epsilon * scale:.6g}",
-            f"{1.0 / (model.alpha * scale):.6g}",
-            "With the scale as it is now, ",
-        )
+    delta, C = "model.epsilon * model.scale_", "1 / (model.alpha * model.scale_)"
+    if hasattr(model, "scale_") and model.alpha > 0.0:
+        delta, C = f"{model.epsilon * model.scale_:.6g}", f"{1.0 / (model.alpha * model.scale_):.6g}"
     return TypeError(
         "HuberRegressor minimises over the scale of the residuals together with the coefficients, which is not a glru.Problem. "
-        f"{when}use glru.GLRURegressor(glru.Huber({delta}), C={C}){'.' if model.alpha > 0.0 else ' and an alpha above 0.'}"
+        f"With the scale of a fit, use glru.GLRURegressor(glru.Huber({delta}), C={C}){'' if model.alpha > 0.0 else ' and an alpha above 0'}."
     )
 
 
@@ -382,10 +365,7 @@ class Targets:
         """Check the targets of new rows; an error if a label is not one of the classes."""
         if self.classes is None:
             return _inputs.as_vector(y, count, "y")
-        labels = np.atleast_1d(_inputs.as_array(y, "y"))
-        labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
-        if labels.shape != (count,):
-            raise ValueError(f"y must have one label per row, shape ({count},); got shape {labels.shape}.")
+        labels = _inputs.as_column(np.atleast_1d(_inputs.as_array(y, "y")), count, "y")
         # Compared in Python: NumPy would take the number 1 for the text "1".
         known = self.classes.tolist()
         unknown = sorted({str(label) for label in labels.tolist() if label not in known})
@@ -453,10 +433,7 @@ def targets_of(y: Any, n_rows: int, sample_weight: Any, objective: Objective, se
     class_weight = objective.class_weight
     if objective.targets == "numbers":
         return Targets(_inputs.as_vector(y, n_rows, "y"), weight, None, None, seen)
-    raw = _inputs.as_array(y, "y")
-    raw = raw[:, 0] if raw.ndim == 2 and raw.shape[1] == 1 else raw
-    if raw.shape != (n_rows,):
-        raise ValueError(f"y must have one label per row of X, shape ({n_rows},); got shape {raw.shape}.")
+    raw = _inputs.as_column(y, n_rows, "y")
     classes = _inputs.find_classes(raw)
     if classes.size < 2:
         raise ValueError(f"y must have at least two classes; got {classes.size}: {classes.tolist()}.")

@@ -232,9 +232,7 @@ def _translate(change: Change, adapted: Adapted, k: int) -> Change:
 @_translate.register
 def _(change: AddRows, adapted: Adapted, k: int) -> Change:
     count = change.matrix.shape[0]
-    weight = (
-        np.ones(count) if change.sample_weight is None else _inputs.as_vector(change.sample_weight, count, "weights")
-    )
+    weight = _inputs.as_row_weights(change.sample_weight, count, "weights")
     y = adapted.targets.check(change.y, count)
     X, names = change.X, adapted.problems[0].column_names
     if adapted.objective.constant is not None:

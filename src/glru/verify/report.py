@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial, singledispatch
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any, final
 
 import numpy as np
@@ -443,7 +443,9 @@ def verify(
     telling = [claim for claim in claims if np.isfinite([claim.lower, claim.upper]).any()]
     compared: list[tuple[str, float, float, float]] = []
     margins, wrong, unchecked, budget = [], [], 0, Budget(max_seconds)
-    groups = _group_by_model(_draw_sample(telling, sample, seed))
+    # Claims about one model follow one another.
+    chosen = _draw_sample(telling, sample, seed)
+    groups = [list(group) for _, group in groupby(chosen, key=lambda claim: id(claim.model))]
     for done, group in enumerate(groups):
         if budget.spent:
             unchecked += sum(map(len, groups[done:]))
@@ -491,13 +493,6 @@ def _draw_sample(claims: list[Claim], sample: int | None, seed: int) -> list[Cla
     near = order[: sample // 2]
     rest = np.random.default_rng(seed).choice(order[sample // 2 :], sample - len(near), replace=False)
     return [claims[k] for k in sorted([*near, *rest.tolist()])]
-
-
-def _group_by_model(claims: list[Claim]) -> list[list[Claim]]:
-    groups: dict[int, list[Claim]] = {}
-    for claim in claims:
-        groups.setdefault(id(claim.model), []).append(claim)
-    return list(groups.values())
 
 
 def _margin(mp: Any, claim: Claim, value: Any, doubt: Any) -> tuple[Any, Any]:
