@@ -460,11 +460,10 @@ def make_tune_outcome(
 
 
 def _describe_strengths(path: glru.results.LOOCVPath, name: str, strengths: Array) -> list[tuple[str, str]]:
-    best, shown = float(strengths[path.best_index]), _name_criterion(path)
-    lines = []
+    best, lines = float(strengths[path.best_index]), []
     for value, low, high in zip(strengths, path.lower, path.upper, strict=True):
         mark = "  <- best" if value == best else ""
-        lines.append((f"{name} = {value:.4g}", f"{shown} {format_interval(low, high)}{mark}"))
+        lines.append((f"{name} = {value:.4g}", f"{_describe_criterion(path, low, high)}{mark}"))
     proof = (
         "none of the other values can be better"
         if path.certified
@@ -473,8 +472,9 @@ def _describe_strengths(path: glru.results.LOOCVPath, name: str, strengths: Arra
     return [*lines, ("best", f"{name} = {best:.6g}: {proof}")]
 
 
-def _name_criterion(path: glru.results.LOOCVPath) -> str:
-    return {"error": "errors"}.get(path.criterion, path.criterion.replace("_", " "))
+def _describe_criterion(path: glru.results.LOOCVPath, low: float, high: float) -> str:
+    value = format_interval(low, high)
+    return f"{value} errors" if path.criterion == "error" else f"{path.criterion.replace('_', ' ')} {value}"
 
 
 def _remark_on_strengths(
@@ -485,10 +485,8 @@ def _remark_on_strengths(
     constant = measure_baseline(path.criterion, job.problem.y)
     if constant is not None:
         better = "" if worth < constant else "; no value of the list is proven to do better"
-        what = (
-            f"{_name_criterion(path)} {format_interval(constant, constant)} with the same answer for every row{better}"
-        )
-        found.append(("baseline", what))
+        what = _describe_criterion(path, constant, constant)
+        found.append(("baseline", f"{what} with the same answer for every row{better}"))
     best = strengths[path.best_index]
     if path.criterion == "error" and constant is not None and worth >= constant and job.problem.loss.probabilities:
         found.append(("suggestion", "the number of errors cannot distinguish these values; try --criterion log_loss"))

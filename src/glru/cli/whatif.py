@@ -232,7 +232,7 @@ def describe_comparison(compared: dict[str, Any]) -> list[tuple[str, str]]:
     if shown:
         lines.append(("coefficients", f"those that change most: {'; '.join(shown)}"))
     if compared.get("changed"):
-        lines.append(("whose label changes", list_some(compared["changed"], most=MAX_PRINTED)))
+        lines.append(("rows whose label changes", list_some(compared["changed"], most=MAX_PRINTED)))
     return lines
 
 

@@ -159,7 +159,10 @@ class RegularizationPathDisplay(Display):
 
 
 def draw_band(ax: Any, x: Any, lower: Array, upper: Array, edge: Array) -> None:
-    """Certified ends over an axis; the band between them reaches to ``edge``."""
+    """Certified ends over an axis; the band between them reaches to ``edge``. Ends that agree everywhere are one line."""
+    if np.array_equal(lower, upper):
+        ax.plot(x, lower, color=BLUE, marker="o", markersize=4, label="certified value", gid=MARKS)
+        return
     ax.fill_between(x, lower, edge, color=BLUE, alpha=0.25, linewidth=0)
     ax.plot(x, lower, color=BLUE, marker="^", markersize=4, label="certified lower end")
     ax.plot(x, upper, color=GREEN, marker="v", markersize=4, label="certified upper end", gid=MARKS)

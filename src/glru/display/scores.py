@@ -330,9 +330,8 @@ class AfterDisplay(Display):
             ax.set_xlabel("prediction before the change")
             ax.set_ylabel("retrained prediction minus that before")
         else:
-            before = (f"before: {self.classes[0]}", f"before: {self.classes[1]}")
             bounds = ScoreBounds(self.lower, self.upper)
-            draw_sides(ax, bounds, self.verdicts, CHANGE_GROUPS, int(np.sum(self.old_scores <= 0)), before)
+            draw_sides(ax, bounds, self.verdicts, CHANGE_GROUPS, int(np.sum(self.old_scores <= 0)), self.classes)
             ax.set_xlabel("queries by their label before the change, sorted by retrained score")
             ax.set_ylabel("retrained score")
 
