@@ -23,6 +23,7 @@ from glru.problem import Problem, per_row
 class Gap:
     """A duality gap with everything it was summed from."""
 
+    dual: Array  # shape (n_rows,): the dual point
     scores: Array  # shape (n_rows,): ``X w + b``
     correlations: Array  # shape (n_columns,): ``X^T (s o a)``
     row_terms: Array  # shape (n_rows,): ``s_i F_l(y_i; z_i, -a_i)``
@@ -37,7 +38,7 @@ def gap(problem: Problem, coef: Array, intercept: float, dual: Array, scores: Ar
     rows = row_terms(problem, scores, dual)
     columns = problem.penalty.fenchel_young(coef, correlations)
     value = float(rows.sum() + columns.sum()) if is_balanced(problem, dual) else np.inf
-    return Gap(scores, correlations, rows, columns, value)
+    return Gap(dual, scores, correlations, rows, columns, value)
 
 
 def row_terms(problem: Problem, scores: Array, dual: Array) -> Array:

@@ -18,19 +18,6 @@ Status = Literal["converged", "stopped", "max_iter", "stalled"]
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """The dual point that goes with a model, and the terms of their duality gap, one per row or column."""
-
-    # As in :class:`Solution`.
-    dual: Array
-    scores: Array
-    correlations: Array
-    row_terms: Array
-    column_terms: Array
-
-
-@final
 @dataclass(frozen=True, eq=False, repr=False)
 class Solution:
     r"""A model of a problem, with the duality gap that proves how good it is.
@@ -94,7 +81,7 @@ class Solution:
     n_iter: int
     status: Status
     solver: str
-    known_pair: Pair | None = None
+    known_pair: duality.Gap | None = None
     before: tuple[Array, Array] | None = None
     expansion: Expansion | None = None
     class_sums: ClassSums | None = None
@@ -102,8 +89,8 @@ class Solution:
     work: int = 0
 
     @property
-    def pair(self) -> Pair:
-        """The dual point and its products, of rows in memory."""
+    def pair(self) -> duality.Gap:
+        """The gap of rows in memory, with the dual point and its products."""
         if self.known_pair is None:
             raise make_memory_error(self.problem, "a solution's dual point")
         return self.known_pair
@@ -225,7 +212,7 @@ def make_solution(
         n_iter=n_iter,
         status=status,
         solver=solver,
-        known_pair=Pair(dual, gap.scores, gap.correlations, gap.row_terms, gap.column_terms),
+        known_pair=replace(gap, dual=dual),
         before=before,
         expansion=here,
     )

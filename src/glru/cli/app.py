@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -147,22 +147,10 @@ def data(
 def _list_datasets(as_json: bool) -> None:
     entries = datasets.list()
     if as_json:
-        lines = [
-            {"name": e.name, "shape": list(e.shape) if e.shape else None, "source": e.source, "where": e.where}
-            for e in entries
-        ]
-        _print_json({"datasets": lines})
+        _print_json({"datasets": [asdict(entry) for entry in entries]})
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title="Datasets", title_justify="left", box=None, pad_edge=False)
-    for column in ("name", "rows", "columns", "source"):
-        table.add_column(column, justify="right" if column in ("rows", "columns") else "left")
-    for e in entries:
-        shape = [f"{n:,}" for n in e.shape] if e.shape else ["", ""]
-        table.add_row(e.name, *shape, e.source)
-    Console().print(table)
+    sizes = [f"{entry.shape[0]:,} rows x {entry.shape[1]:,} columns, " if entry.shape else "" for entry in entries]
+    output.show("Datasets", [(entry.name, size + entry.source) for entry, size in zip(entries, sizes, strict=True)])
 
 
 def _describe_dataset(name: str, as_json: bool) -> None:

@@ -153,7 +153,7 @@ def describe_features(table: Any, y: Array, classes: Sequence[str] | None) -> li
     if classes is not None:
         tell = [name for name in columns if name not in set(constant) and _separates(known[name], places)]
         doubtful.append(
-            f"separating the classes by themselves, and perhaps the answer in disguise: {list_some(tell, repr)}"
+            f"may be the answer in disguise, since each separates the classes by itself: {list_some(tell, repr)}"
             if tell
             else ""
         )

@@ -402,40 +402,24 @@ def _is_missing(value: Any, marker: Any) -> bool:
     return bool(value != value) or (isinstance(marker, str | int | float) and bool(value == marker))
 
 
-def _one_hot_encoder(walk: Walk, step: Any, columns: Columns) -> Columns:
-    given = _transform_steady(walk, step, columns)
-    if _groups_rare(step):
+def _encoder(walk: Walk, step: Any, columns: Columns) -> Columns:
+    """One-hot and ordinal encoders."""
+    given, one_hot = _transform_steady(walk, step, columns), is_a(step, "OneHotEncoder")
+    if step.min_frequency is not None or step.max_categories is not None:
         _set_apart_regrouped(walk, step, columns.given)
     elif isinstance(step.categories, str):
-        table = sp.csr_array(given.to_numpy() if hasattr(given, "to_numpy") else given)
-        ends = np.cumsum([_count_encoded(step, j) for j in range(len(step.categories_))])
-        for j, stop in enumerate(ends):
-            width = _count_encoded(step, j)
-            codes = np.asarray(table[:, stop - width : stop] @ np.arange(1.0, width + 1.0))
-            _set_apart_lost(walk, step, codes, columns.given, j, step.drop is not None)
+        for j, codes in enumerate(_list_codes(step, given) if one_hot else to_dense(given).T):
+            _set_apart_lost(walk, step, codes, columns.given, j, not one_hot or step.drop is not None)
     return replace(columns, given=given, values=None)
 
 
-def _count_encoded(step: Any, j: int) -> int:
-    dropped = step.drop_idx_ is not None and step.drop_idx_[j] is not None
-    return len(step.categories_[j]) - int(dropped)
-
-
-def _ordinal_encoder(walk: Walk, step: Any, columns: Columns) -> Columns:
-    given = _transform_steady(walk, step, columns)
-    if _groups_rare(step):
-        _set_apart_regrouped(walk, step, columns.given)
-    elif isinstance(step.categories, str):
-        codes = as_numbers(given)
-        assert codes is not None
-        for j, column in enumerate(codes.T):
-            _set_apart_lost(walk, step, column, columns.given, j, True)
-    return replace(columns, given=given, values=None)
-
-
-def _groups_rare(step: Any) -> bool:
-    """Whether an encoder groups rare categories."""
-    return step.min_frequency is not None or step.max_categories is not None
+def _list_codes(step: Any, given: Any) -> Iterator[Array]:
+    """A number for the category of every row, column by column, from one-hot columns; 0 for one that is dropped."""
+    table, stop = sp.csr_array(given.to_numpy() if hasattr(given, "to_numpy") else given), 0
+    for j, categories in enumerate(step.categories_):
+        dropped = step.drop_idx_ is not None and step.drop_idx_[j] is not None
+        start, stop = stop, stop + len(categories) - int(dropped)
+        yield np.asarray(table[:, start:stop] @ np.arange(1.0, stop - start + 1.0))
 
 
 def _set_apart_regrouped(walk: Walk, step: Any, given: Any) -> None:
@@ -583,8 +567,8 @@ FOLLOWED: dict[str, Callable[[Walk, Any, Columns], Columns]] = {
     "RobustScaler": _robust_scaler,
     "SimpleImputer": _simple_imputer,
     "MissingIndicator": _missing_indicator,
-    "OneHotEncoder": _one_hot_encoder,
-    "OrdinalEncoder": _ordinal_encoder,
+    "OneHotEncoder": _encoder,
+    "OrdinalEncoder": _encoder,
     "FunctionTransformer": _function_transformer,
     "Normalizer": _row_wise,
     "Binarizer": _row_wise,
