@@ -382,3 +382,21 @@ def test_hessians_of_folds_end_with_the_time():
         here.step(every, every[0])
     with pytest.raises(_budget.OutOfTime):
         FoldColumns(data, np.arange(3), np.zeros((1, 3)), np.arange(3), False)
+
+
+@pytest.mark.parametrize("cv", [[(np.arange(18), np.arange(18, 24))], 3])
+def test_wide_folds_are_not_factored_over_their_columns(cv, monkeypatch):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(24, 60))
+    y = np.sign(X[:, 0] + rng.normal(size=24))
+    expected = glru.stepwise(LogisticRegression(), X, y, cv=cv, max_steps=2, method="naive")
+    sizes, made = [], FoldColumns.__init__
+
+    def note(self, data, chosen, *rest):
+        sizes.append(len(chosen))
+        made(self, data, chosen, *rest)
+
+    monkeypatch.setattr(FoldColumns, "__init__", note)
+    found = glru.stepwise(LogisticRegression(), X, y, cv=cv, max_steps=2)
+    assert [step.columns for step in found.path] == [step.columns for step in expected.path]
+    assert max(sizes, default=0) <= 24

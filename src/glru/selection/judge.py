@@ -582,7 +582,7 @@ class FoldsJudge(Judge):
         """The value of the present columns, from models of all folds at once, which are kept; None where these do not tell it."""
         models, criterion, sums = self._models, self.criterion, FoldSums(self, 1, ROUGH)
         chosen, size = models[0].chosen, models[0].chosen.size + data.fit_intercept
-        if size == 0 or chosen.size > data.max_columns:
+        if size == 0 or chosen.size > min(data.max_columns, data.n_rows):
             return None
         zeros, present = np.zeros(data.tests.shape, dtype=bool), np.zeros((len(models), size))
         for judge, line in zip(self.judges, zeros, strict=True):
