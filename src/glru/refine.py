@@ -671,12 +671,14 @@ def bound_folds(
         known: Solution | None = None
         if problem.in_memory and _is_quadratic(problem):
             hessians = quadratic_hessians(problem, folds, tests)
+        elif problem.in_memory and starts_anywhere(problem):
+            pass
         elif isinstance(solution, Solution):
             known = solution
         elif problem.in_memory and problem.loss.self_concordance == 0.0 and has_wide_rows(problem):
             # A Newton step ends at the optimum, wherever it begins.
             known = make_solution(problem, zero_point(problem), 0, "stopped", "newton")
-        elif not (problem.in_memory and (finds_supports_anywhere(problem) or starts_anywhere(problem))):
+        elif not (problem.in_memory and finds_supports_anywhere(problem)):
             known = solution()
         point = zero_point(problem) if known is None else known.point
         for fold, test, hessian in zip(folds, tests, hessians, strict=True):

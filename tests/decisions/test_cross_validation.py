@@ -26,6 +26,7 @@ from tests.core import (
     has_folds,
     loss_hessian,
     quadratic_hessians,
+    solvers,
     split_rows,
     step_radii,
 )
@@ -601,6 +602,23 @@ def test_unconverged_start():
     problem = make(glru.Logistic(), glru.L2(0.05), N, 3, seed=1)
     rough = glru.solve(problem, tol=0.0, until=lambda state: True)
     assert_right(problem, glru.cross_val_predict(rough, cv=KFold(3)), splits_of(problem, KFold(3), None))
+
+
+@pytest.mark.parametrize("loss", [glru.SquaredHinge(), glru.SmoothedHinge(), glru.Hinge()], ids=repr)
+def test_folds_of_hinge_losses_with_few_rows_begin_at_zero(loss, monkeypatch):
+    """They wait for no model of all rows, and take the steps of a training of their own."""
+    steps, follow = [], solvers._follow
+
+    def count(problem, plan, point, *rest):
+        steps.append((point.coef.any(), follow(problem, plan, point, *rest)))
+        return steps[-1][1]
+
+    monkeypatch.setattr(solvers, "_follow", count)
+    problem = make(loss, glru.L2(0.05), N, 40, seed=1, fit_intercept=True)
+    result = glru.cross_val_predict(problem, cv=KFold(3))
+    assert len(steps) == 3
+    assert not any(warm for warm, _ in steps)
+    assert_right(problem, result, splits_of(problem, KFold(3), None))
 
 
 def test_rows_repeated_in_a_train_set_count_twice():

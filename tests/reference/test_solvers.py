@@ -194,6 +194,22 @@ def test_weights_equal_duplicated_rows(loss, penalty, fit_intercept):
         np.testing.assert_allclose(first.scores[kept], second.scores[np.cumsum(counts)[kept] - 1], atol=1e-4)
 
 
+@pytest.mark.parametrize("loss", [glru.Huber(), glru.SquaredHinge(), glru.SmoothedHinge(), glru.Hinge()], ids=repr)
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_without_weight_take_no_steps(loss, seed):
+    rng = np.random.default_rng(seed)
+    X, classifies = rng.standard_normal((40, 100)), loss.task == "classification"
+    X *= 10.0 ** rng.integers(-2, 3, 100) if classifies else 1.0
+    scores = X @ rng.standard_normal(100) / 20.0
+    y = np.sign(scores) if classifies else scores + rng.standard_normal(40)
+    weight = (rng.random(40) < 0.8).astype(float)
+    problem = glru.Problem(X, y, loss, glru.L2(1e-5 if classifies else 1e-4), fit_intercept=True, sample_weight=weight)
+    solution = glru.solve(problem, tol=1e-8)
+    without = glru.solve(problem.take(np.flatnonzero(weight)), tol=1e-8)
+    assert solution.status == "converged"
+    assert solution.n_iter <= without.n_iter + 5
+
+
 @each(LOSSES, "loss")
 @each(PENALTIES, "penalty")
 @pytest.mark.parametrize("shape", ["tall", "sparse-wide"])

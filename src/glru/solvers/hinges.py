@@ -95,18 +95,21 @@ def interior_point(problem: Problem, start: Point, stop: Stop) -> Run:
     y, scores = problem.y, np.zeros(problem.n_rows)
     q, alpha = np.full(problem.n_rows, 0.5), np.ones(problem.n_rows)
     beta = np.ones(problem.n_rows) if box.bounded else np.zeros(problem.n_rows)
+    # Rows without weight stay at the centre of the box: their ends would shorten the steps of the others.
+    used = problem.weights > 0.0
+    n_products = np.count_nonzero(used) * (2 if box.bounded else 1)
     n_iter = n_short = 0
     sigma = 0.1
     while True:
         slack = box.upper - q
-        mu = sigma * box.products(q, alpha, beta).sum() / (q.size * (2 if box.bounded else 1))
+        mu = sigma * box.products(q, alpha, beta).sum(where=used) / n_products
         curvature = 1.0 / (box.gamma + alpha / q + beta / slack)
         residual = (1.0 - y * scores) - box.gamma * q + mu / q - mu / slack
         gradient = -y * (q + curvature * residual)
         step = space.step(unknowns, gradient, curvature)
-        dq = y * space.linear_dual(unknowns, gradient, curvature, step) - q
-        dalpha = (mu - alpha * dq) / q - alpha
-        dbeta = (mu + beta * dq) / slack - beta if box.bounded else np.zeros_like(q)
+        dq = np.where(used, y * space.linear_dual(unknowns, gradient, curvature, step) - q, 0.0)
+        dalpha = np.where(used, (mu - alpha * dq) / q - alpha, 0.0)
+        dbeta = np.where(used, (mu + beta * dq) / slack - beta, 0.0) if box.bounded else np.zeros_like(q)
         length = min(
             _find_longest_step(q, dq),
             _find_longest_step(alpha, dalpha),

@@ -612,6 +612,8 @@ class InMemory(Place):
 
     def arrive(self, there: Place, step: Step, length: float, stop: Stop) -> Place:
         assert isinstance(there, InMemory)
+        # Where rounding keeps the objective from falling, the optimum may be reached whatever the length is.
+        there.asked = not there.value < self.value
         if step.hessian is not None:
             where = self.scores if self.chord is None else self.chord.scores
             there.before = where, step.hessian
@@ -652,9 +654,10 @@ class InMemory(Place):
         dual = self.space.linear_dual(self.unknowns, self.gradient, self.curvature, step)
         if problem.loss.self_concordance == 0.0:
             return dual  # its domain has no edge
-        projected = -problem.loss.project(problem.y, -dual)
+        projected, used = -problem.loss.project(problem.y, -dual), problem.weights > 0.0
         # Rounding may carry a dual variable over the edge of the domain; its price shows when the gap is taken afresh.
-        return projected if np.abs(projected - dual).max() <= 1e-9 * np.abs(dual).max() else None
+        moved = np.abs(projected - dual).max(where=used, initial=0.0)
+        return projected if moved <= 1e-9 * np.abs(dual).max(where=used, initial=0.0) else None
 
 
 @final
