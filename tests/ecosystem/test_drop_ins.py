@@ -525,6 +525,16 @@ def test_a_score_of_exactly_zero_gets_the_first_class():
     )
 
 
+@pytest.mark.parametrize("train", [[0, 0, 1, 2, 3], [1, 2, 3, 4, 4], [0, 0, 1, 2, 5]])
+def test_train_rows_that_are_repeated_are_not_all_others(train):
+    """As many as leave-one-out has, and one of them twice; a row that is in neither part may be the last one."""
+    rng = np.random.default_rng(0)
+    X, y, test = rng.normal(size=(6, 2)), rng.normal(size=6), np.setdiff1d(np.arange(5), train)
+    ours = glru.cross_val_predict(Ridge(), X, y, cv=[(np.array(train), test[:1])], return_result=True)
+    theirs = Ridge().fit(X[train], y[train]).predict(X[test[:1]])
+    assert ours.scores == pytest.approx(theirs, abs=1e-6)
+
+
 @pytest.mark.parametrize(("name", "count"), [("spambase", 4601), ("a9a", 6000)])
 def test_real_data(name, count):
     """Held-out labels of all rows; scikit-learn's own on a sample of them."""

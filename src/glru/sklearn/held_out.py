@@ -217,7 +217,11 @@ def _list_splits(adapted: Adapted, cv: Any, groups: Any) -> list[Split]:
         splits = [(None, np.array([row])) for row in range(n_rows)]
     else:
         for train, test in split_rows(cv, targets.y, groups, targets.classes is not None):
-            others = test.size == 1 and train.size == n_rows - 1 and np.bincount(np.append(train, test)).all()
+            others = (
+                test.size == 1
+                and train.size == n_rows - 1
+                and np.bincount(np.append(train, test), minlength=n_rows).all()
+            )
             splits.append((None if others else train, test))
             if not others:
                 _check_split(adapted, train, test, len(splits) - 1)
