@@ -635,11 +635,11 @@ MUTANTS: dict[str, Mutant] = {
         "glru.sklearn.columns:Columns._moments_of", inside(gamma=nothing), REFITS
     ),
     "strengths-that-shrink-carry-nothing": Mutant(
-        "glru.updates.refitted_rows:ShrunkStrengths.growth",
-        lambda growth: lambda self: np.full(self.filled.size, 1.0 / self.floor),
-        REFITS,
+        "glru.updates.refitted_rows:RefittedSide.growth", scaled(1e-6), REFITS
     ),
-    "errors-of-strengths-forgotten": Mutant("glru.updates.refitted_rows:ShrunkStrengths.errors", scaled(0.0), REFITS),
+    "errors-of-strengths-forgotten": Mutant(
+        "glru.updates.refitted_rows:RefittedSide.strength_errors", scaled(0.0), REFITS
+    ),
     "wide-classes-thousandth-of-the-radius": Mutant(
         "glru.updates.wide_classes:WideClassCandidates.certify", inside(local_radius=scaled(1e-3)), REFITS
     ),

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect, unbounded, widen
-from glru.linalg import FEW, HOST, TINY, Array, as_matrix, gamma, to_host, weighted_norm
+from glru.linalg import FEW, HOST, TINY, Array, gamma, to_host, weighted_norm
 from glru.linalg.factor import solve_shifted
 from glru.metric.columns import ColumnMetric
 from glru.metric.rows import RowSide
@@ -41,9 +41,6 @@ Mask = NDArray[np.bool_]
 MIN_SHARE = 1e-6
 """Rows whose removal leaves less than this share of a factor are left to their own steps."""
 
-
-FEW_SHRUNK = 1.0
-"""Strengths divided by more than 1 plus this are handled one by one, unless there are more than twice as many of them as columns."""
 
 SHARE_OF_SLOPE = 0.1
 """Share of the derivative along a step that a line search over kinks may leave."""
@@ -905,9 +902,7 @@ class RefittedSide:
         # Factors that are off: the model's norm in the metric of the penalty times their relative error.
         held = np.einsum("ij,ij->j", duals, side.gram @ duals) + 2.0 * side.unit * np.square(norm_sum)
         held = np.sqrt(np.maximum(held, 0.0)) + self.fill_norms[rows] * np.abs(duals).sum(axis=0)
-        if self.shrunk is None:
-            return np.asarray(refits.error * held / refits.smallest[rows] ** 1.5 * (1.0 + FEW))
-        return refits.error * self.shrunk.errors(rows, duals, held) * (1.0 + FEW)
+        return np.asarray(refits.error * held / refits.smallest[rows] ** 1.5 * (1.0 + FEW))
 
     @cached_property
     def fill_norms(self) -> Array:
@@ -1008,67 +1003,10 @@ class RefittedSide:
         return np.sqrt(squares * (1.0 + gamma(side.inverse.size + 8))) * (1.0 + FEW) + side.tiny * scale
 
     @cached_property
-    def shrunk(self) -> "ShrunkStrengths | None":
-        """The strengths that shrink much, if what they do in the span of the rows is known."""
-        refits, side, problem = self.refits, self.side, self.problem
-        if refits.strengths is None or not np.all(refits.smallest[refits.together] > 0.0):
-            return None
-        gram = to_host(side.gram.data)
-        # K about a centre is singular without the constant column; what that adds to the intercept is in `free_growth`.
-        constant = gram.diagonal().mean() if problem.fit_intercept else 0.0
-        metric = ColumnMetric(gram + constant, False, problem.n_columns + 16, 0.0)
-        if not metric.eta < 0.5:
-            return None
-        floor = 1.0 / (1.0 + FEW_SHRUNK)
-        while np.count_nonzero(low := refits.strengths < floor) > 2 * problem.n_columns:
-            floor *= 0.5
-        rows, columns = np.nonzero(low & (side.inverse > 0.0))
-        least = refits.strengths[rows, columns] - refits.error
-        vectors = problem.matrix.dense(columns) - (0.0 if side.center is None else side.center[columns])
-        filled, off = np.zeros(problem.n_rows), np.zeros(rows.size)
-        if refits.filled_columns.size:
-            assert refits.fills is not None and refits.filled is not None
-            vectors = vectors + refits.filled[:, columns] * refits.fills[rows, columns]
-            # A row more in the mask of a column makes it longer by no more than the row's own norm.
-            masks = metric.norms(as_matrix(np.ascontiguousarray(refits.mask.T)))
-            masks = masks + refits.mask * metric.axis_norms()[:, None]
-            filled = np.einsum("ij,ij->i", np.square(self.scaled_fills), np.square(masks)) / (1.0 - metric.eta)
-            sizes = np.abs(problem.matrix.dense(columns)).max(axis=0, initial=0.0) * np.sqrt(side.inverse[columns])
-            off = refits.error * sizes * metric.largest * np.sqrt(problem.n_rows)
-        vectors = vectors.T * np.sqrt(side.inverse[columns])[:, None]
-        vectors[np.arange(rows.size), rows] = 0.0
-        # The vectors are rounded entry by entry.
-        norms = metric.norms(as_matrix(vectors)) + FEW * metric.largest * np.linalg.norm(vectors, axis=1) + off
-        squares = np.square(norms) / (1.0 - metric.eta) * (1.0 + FEW)
-        floor = (floor - refits.error) * (1.0 - FEW)
-        root = float(np.sqrt(constant)) * (1.0 + FEW)
-        return ShrunkStrengths(floor, rows, least * (1.0 - FEW), vectors, squares, filled * (1.0 + FEW), root)
-
-    @cached_property
-    def _grown(self) -> tuple[Array, Array]:
-        refits, shrunk = self.refits, self.shrunk
-        with np.errstate(all="ignore"):
-            found = np.where(refits.smallest > 0.0, 1.0 / refits.smallest, np.inf)
-            if shrunk is None:
-                return found, np.zeros(found.size)
-            weights = replace(refits, strengths=None).smallest if refits.class_factors is not None else np.ones(1)
-            grown = np.maximum(shrunk.growth(), 1.0 / weights) * (1.0 + FEW)
-            used = (grown < found) | bool(refits.filled_columns.size)
-            return np.where(used, grown, found), np.where(used, shrunk.constant, 0.0)
-
-    @property
     def growth(self) -> Array:
-        """An upper bound of the largest squared norm without each row of a force on scores whose norm is 1 in the metric of all strengths and weights as they were."""
-        return self._grown[0]
-
-    @property
-    def free_growth(self) -> Array:
-        r"""What a unit of an unpenalised coordinate, beside its part in the scores, has more of a norm than :attr:`growth` says, before that is multiplied.
-
-        Where :math:`K_i \preceq \gamma_i (K + c 1 1^\top)`, a model without the row has the scores of one with all strengths and of a constant column, of a squared norm
-        at most :math:`\gamma_i` times its own: the intercepts of both differ by :math:`\sqrt c` times the constant column's part.
-        """
-        return self._grown[1]
+        """An upper bound of the largest squared norm without each row of a gradient whose norm is 1 in the metric of all strengths and weights as they were."""
+        with np.errstate(all="ignore"):
+            return np.where(self.refits.smallest > 0.0, 1.0 / self.refits.smallest, np.inf)
 
 
 @final
@@ -1103,65 +1041,9 @@ class WideRefits:
         with np.errstate(all="ignore"):
             spread = self.family.metric.curvatures @ self.refits.mask * (1.0 + gamma(self.problem.n_rows + 8))
             thetas = np.sqrt(np.square(sides.scaled_fills[rows]) @ spread) * (1.0 + gamma(spread.size + 16))
-            if sides.shrunk is not None:
-                thetas = np.zeros(rows.size)
             found = np.square(np.maximum(1.0 - thetas, 0.0)) / sides.growth[rows] * (1.0 - FEW)
         usable = (refits.smallest[rows] > 0.0) & (thetas < 1.0) & refits.together[rows]
         return np.where(usable, found, 0.0)
-
-    def free_norms(self, rows: Rows) -> Array:
-        """Upper bounds of the norms without each row of a unit vector in the unpenalised coordinates, times the root of the row's share."""
-        metric = self.family.metric
-        if not metric.side.n_free:
-            return np.zeros(rows.size)
-        return np.asarray(
-            (metric.free_norm * metric.leverages.growth[rows] + self.sides.free_growth[rows]) * (1.0 + FEW)
-        )
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class ShrunkStrengths:
-    r"""The strengths that shrink much without a row, one entry each.
-
-    A column that varies little without its largest value has a strength near 0 then, and little part in
-    :math:`K_i = X \operatorname{diag}(1 / (\rho_i \lambda)) X^\top` over the other rows, which all gradients and all models lie in. With ``f`` the
-    floor, the columns :math:`x_j` whose factor is below it and ``K`` that of all columns,
-
-    .. math:: K_i \preceq \Bigl(\tfrac1f (1 + \phi_i)^2 + \sum_j \tfrac1{\rho_{ij} \lambda_j} x_j^\top K^{-1} x_j\Bigr) K ,
-
-    where :math:`\phi_i^2` is what moved fills add: the sum of :math:`f_{ij}^2 / \lambda_j` times the same form of the columns of the mask.
-    """
-
-    floor: float  # all other factors are at least this, which is at most 1
-    rows: Rows  # whose removal shrinks them
-    factors: Array  # at most the factors
-    # Shape (n_shrunk, n_rows): their columns over the root of the penalty, 0 in the row that is left out.
-    vectors: Array
-    squares: Array  # at least :math:`x_j^\top K^{-1} x_j / \lambda_j` over the other rows
-    filled: Array  # shape (n_rows,): at least :math:`\phi_i^2`
-    constant: float  # at least the root of what is added to all entries of ``K``
-
-    def growth(self) -> Array:
-        """An upper bound of the largest eigenvalue of each row's ``K_i`` in units of ``K``."""
-        summed: Array = np.bincount(self.rows, self.squares / self.factors, self.filled.size).astype(np.float64)
-        return (np.square(1.0 + np.sqrt(self.filled)) / self.floor + summed) * (1.0 + gamma(self.rows.size + 16))
-
-    def errors(self, rows: Rows, duals: Array, held: Array) -> Array:
-        """Upper bounds of the norms of gradients of the penalty, in the metric of each row's own, for factors that are off by one of ``max(1, rho)``.
-
-        ``duals``: models, a column per row; ``held``: at least their norms in the metric of the penalty.
-        """
-        places = np.full(self.vectors.shape[1], -1)
-        places[rows] = np.arange(rows.size)
-        mine = np.flatnonzero(places[self.rows] >= 0)
-        at, vectors = places[self.rows[mine]], self.vectors[mine]
-        sizes = np.abs(np.einsum("ij,ij->i", vectors, duals.T[at]))
-        lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(duals, axis=0)[at]
-        sizes += gamma(vectors.shape[1] + 16) * lengths
-        # The models' coefficients have the factors in their denominators, and so has the inverse metric.
-        squares = np.bincount(at, np.square(sizes) / self.factors[mine] ** 3, rows.size)
-        return np.sqrt(squares + np.square(held) / self.floor**3) * (1.0 + gamma(sizes.size + 16))
 
 
 @final
@@ -1203,7 +1085,7 @@ class WideCandidates:
         away = np.abs(scores - family.base[:, None])
         away[own] = 0.0
         exponent = family.exponent(away[family.used].max(axis=0, initial=0.0), errors, family.used)
-        free_norms = owner.free_norms(rows)
+        free_norms = metric.free_norm * known.growth[rows] if side.n_free else np.zeros(rows.size)
         nu = family.gradient_norms(own, forces) + family.border_gradients(self.duals, free_norms)
         norm_sum, border = family.norm_sums(sizes)
         total = sizes.sum(axis=0)
@@ -1214,11 +1096,10 @@ class WideCandidates:
             rounding = rounding + refits.error * (norm_sum + border * free_norms) * (1.0 + FEW)
         if refits.filled_columns.size:
             strengths_off = strengths_off + sides.own_fill_errors[rows] * total
-            if sides.shrunk is None:
-                summed = np.abs(refits.mask.T @ forces)
-                summed += gamma(problem.n_rows + 8) * (refits.mask.T @ np.abs(forces))
-                moved = sides.scaled_fills[rows].T * summed
-                nu = nu + np.linalg.norm(moved, axis=0) * (1.0 + gamma(moved.shape[0] + 8))
+            summed = np.abs(refits.mask.T @ forces)
+            summed += gamma(problem.n_rows + 8) * (refits.mask.T @ np.abs(forces))
+            moved = sides.scaled_fills[rows].T * summed
+            nu = nu + np.linalg.norm(moved, axis=0) * (1.0 + gamma(moved.shape[0] + 8))
         root = np.sqrt(self.shares)
         rounding = rounding / root + strengths_off
         nu = (nu / root + rounding) * (1.0 + FEW) + TINY

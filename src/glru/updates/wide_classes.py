@@ -9,8 +9,7 @@ Norms are taken in the space of rows ``L`` under a penalty of strength 1, :math:
 .. math:: \|X^\top E\|_{H^{-1}}^2 = \sup_{u = X v} \frac{\langle E, u \rangle^2}{\|v\|_\Lambda^2 + \|u\|_D^2} \le \|L^\top E\|_{M^{-1}}^2 ,
 
 since scores ``u`` cost at least :math:`u^\top K^{-1} u \ge u^\top (L L^\top)^{-1} u`. Without a row :math:`K_i \preceq \gamma_i K` over the others
-(:class:`~glru.updates.refitted_rows.RefittedSide`), so that squared norms are at most :math:`\gamma_i` times as large; where that holds with a constant
-column in ``K`` only, intercepts have more of a norm (``free_growth``), and :math:`E` and the sums of the slopes are one force on scores only up to the sums of ``B``.
+(:class:`~glru.updates.refitted_rows.RefittedSide`), so that squared norms are at most :math:`\gamma_i` times as large.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from glru.bounds import Bounds
-from glru.linalg import FEW, TINY, Array, gamma, length, to_host
+from glru.linalg import FEW, TINY, Array, gamma, to_host
 from glru.linalg.class_tables import table_loops
 from glru.linalg.matrix import DenseMatrix
 from glru.metric.classes import EXPONENTS
@@ -96,13 +95,13 @@ class WideClasses:
         # The penalty has at most 1 + eta of the metric.
         return np.asarray(lengths * np.sqrt(1.0 + self.family.eta) * (1.0 + FEW))
 
-    def free_norms(self, rows: Rows) -> Array:
-        """Upper bounds of the norms without each row of a unit vector over the classes in the intercepts, times the root of the row's share."""
+    @cached_property
+    def free_norm(self) -> float:
+        """An upper bound of the norm in the metric of a unit vector over the classes in the intercepts."""
         if not self.problem.fit_intercept:
-            return np.zeros(rows.size)
+            return 0.0
         axes = self.family.metric.axis_norms.reshape(self.problem.n_scores, -1)[:, -1]
-        norm = float(np.sqrt(np.square(axes).sum())) * (1.0 + gamma(axes.size + 4))
-        return np.asarray((norm + self.sides.free_growth[rows]) * (1.0 + FEW))
+        return float(np.sqrt(np.square(axes).sum())) * (1.0 + gamma(axes.size + 4))
 
     @cached_property
     def curved_lengths(self) -> tuple[float, float]:
@@ -225,21 +224,19 @@ class WideClassCandidates:
         if refits.class_factors is not None:
             unit += refits.error
         with np.errstate(all="ignore"):
-            root, free_norms = np.sqrt(self.shares), owner.free_norms(rows)
-            rounding = unit * (owner.lengths @ sizes + free_norms * sizes.sum(axis=0)) * (1.0 + FEW) / root
+            root = np.sqrt(self.shares)
+            rounding = unit * (owner.lengths @ sizes + owner.free_norm * sizes.sum(axis=0)) * (1.0 + FEW) / root
             # Slopes at scores that are off are off by curvatures on the way, which have grown from those of the base; X^T D X is at most the Hessian.
             lengths, spread = owner.curved_lengths
             rounding += np.exp(exponents) * np.sqrt(refits.largest_factor) * (lengths * errors[0] + spread * errors[1])
             if refits.strengths is not None:
                 rounding += self._strength_errors(sizes)
-            # Forces and intercepts' gradients are no forces on scores alone: the sums of the duals are between them.
-            border = length(self.duals.sum(axis=0), axis=0) * sides.free_growth[rows]
-            nu = (family.metric.columns.gradient_norms(self._gradients) + border) / root
+            nu = family.metric.columns.gradient_norms(self._gradients) / root
             nu = (nu + rounding) * (1.0 + FEW) + TINY
             norm = family.largest_norm / root * (1.0 + FEW)
             radius = local_radius(1.0, norm, nu, exponents)
             # The left-out row is not in the span of the others: its norm is at most that in the metric of the penalty, and what the intercepts add.
-            mine = self.norms[rows, np.arange(rows.size)] * sides.own_growth[rows] + free_norms / root
+            mine = self.norms[rows, np.arange(rows.size)] * sides.own_growth[rows] + owner.free_norm / root
             directions = np.sqrt(np.repeat([1.0 - 1.0 / n_scores, 2.0], n_scores))
             half = np.outer(mine * radius, directions) * (1.0 + FEW)
         lower, upper = widen_queries(own, half, own_errors + FEW * np.abs(own).max(axis=1), self.reference)
