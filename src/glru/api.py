@@ -822,7 +822,7 @@ def influence(
         fit = adapt_results(model) if is_statsmodels(model) else None
         counted, power = (None, None) if fit is None else (fit.n_observations, fit.variance_power)
         problem = _make_deletion_problem("influence", model, tol, X, y, sample_weight)
-        return compute_influence(problem, width, tol, *limits, counted, power)
+        return compute_influence(problem, counted, power, width, tol, *limits)
 
 
 @check_call

@@ -17,7 +17,6 @@ import typer
 import glru
 from glru import datasets
 from glru._options import Budget
-from glru._results import list_some
 from glru.cli.options import DataOptions, LossOptions, StrengthOptions
 from glru.datasets import Contents, Prepared
 from glru.datasets.check import Check, describe_features
@@ -40,14 +39,6 @@ PARAMETER = re.compile(rf"\b({PARAMETERS})=(True|False|\[\.\.\.\]|\.\.\.|'[^']*'
 
 FLAGS = {"ids": "id"}
 """Flags whose name differs from that of the parameter."""
-
-
-def list_findings(check: Check) -> list[tuple[str, str]]:
-    """What inspecting the table found, as lines of a heading and a text."""
-    if not check.left_out:
-        return check.notes
-    shown = list_some(check.left_out, lambda name: f"{name!r} ({check.left_out[name]})", 6)
-    return [("left out", f"{shown}; --keep COLUMN uses one anyway"), *check.notes]
 
 
 @dataclass(frozen=True)
@@ -86,17 +77,13 @@ def make_job(data: DataOptions, loss: LossOptions, strength: StrengthOptions, fi
     penalty, scaling = _make_penalty(strength)
     chosen = LOSSES[loss.loss]() if loss.loss else None
     prepared, check = prepare_data(data, chosen.task if chosen else None, fill)
-    chosen = chosen or _choose_loss(prepared.targets)
+    classes = prepared.targets.classes
+    if chosen is None:
+        chosen = glru.Squared() if classes is None else glru.Logistic() if len(classes) == 2 else glru.Multinomial()
     _check_loss(chosen, loss.loss, prepared.targets)
     problem = glru.Problem(prepared.X, prepared.y, chosen, penalty, fit_intercept=loss.intercept, scaling=scaling)
     facts = {"data": describe_data(prepared, check), "model": _describe_model(problem, strength, loss.tol)}
     return Job(prepared, problem, facts, time.perf_counter() - begin, check)
-
-
-def _choose_loss(targets: Targets) -> glru.losses.Loss:
-    if targets.classes is None:
-        return glru.Squared()
-    return glru.Logistic() if len(targets.classes) == 2 else glru.Multinomial()
 
 
 def _check_loss(loss: glru.losses.Loss, name: str | None, targets: Targets) -> None:

@@ -10,7 +10,7 @@ import typer
 
 import glru
 from glru._options import BoundName, Budget, LOOCVMethod
-from glru._results import format_count
+from glru._results import format_count, list_some
 from glru.bounds import ScoreBounds, predicted
 from glru.cli import inputs, output
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
@@ -357,10 +357,12 @@ def describe(job: inputs.Job) -> list[tuple[str, str]]:
     normalised = {"none": "as they are", "dense": "standardised", "sparse": "scaled"}[data["normalize"]]
     strength = f"C = {model['C']:g}" if model["C"] is not None else f"lam = {model['lam']:g}"
     kappa = f", kappa = {model['kappa']:g}" if model["kappa"] else ""
-    intercept = "with" if model["intercept"] else "without"
+    intercept, left_out = "with" if model["intercept"] else "without", job.check.left_out
+    gone = list_some(left_out, lambda name: f"{name!r} ({left_out[name]})", 6)
     return [
         ("data", f"{data['rows']:,} rows x {data['columns']:,} columns, {normalised}{classes}"),
-        *inputs.list_findings(job.check),
+        *([("left out", f"{gone}; --keep COLUMN uses one anyway")] if left_out else []),
+        *job.check.notes,
         ("model", f"{model['loss']} loss, {strength}{kappa}, {intercept} intercept"),
     ]
 

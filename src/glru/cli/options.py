@@ -51,9 +51,7 @@ class DataOptions:
     ] = None
     positive: Annotated[
         str | None,
-        data_option(
-            help="Class that counts as +1; all others are -1. By default, three or more classes are modelled jointly."
-        ),
+        data_option(help="Class that counts as +1, all others as -1; by default all classes are modelled jointly."),
     ] = None
     drop: Annotated[
         str,
@@ -63,12 +61,14 @@ class DataOptions:
     ] = ""
     keep: Annotated[
         str,
-        data_option(help="Columns to use even if they look like ids or dates, separated by commas; dates become days."),
+        data_option(
+            help="Columns to use even if they look like ids or dates (which become days), separated by commas."
+        ),
     ] = ""
     id: Annotated[
         str | None,
         data_option(
-            help="Column with the names of the rows, not used by the model. By default, one that looks like an id."
+            help="Column with the names of the rows, not used by the model; by default one that looks like an id."
         ),
     ] = None
     one_hot: Annotated[
@@ -77,7 +77,7 @@ class DataOptions:
     impute: Annotated[
         Imputation | None,
         data_option(
-            help="How to fill in missing numbers, by default with the mean; text always gets its most frequent value."
+            help="How to fill in missing numbers, by default by their mean; text gets its most frequent value."
         ),
     ] = None
     normalize: Annotated[
@@ -87,14 +87,11 @@ class DataOptions:
             "without centring; none: nothing is done; auto: sparse for sparse matrices, else dense."
         ),
     ] = "auto"
-    format: Annotated[
-        Format | None,
-        data_option(help="Format of the file; by default taken from its suffix."),
-    ] = None
+    format: Annotated[Format | None, data_option(help="Format of the file; by default taken from its suffix.")] = None
     delimiter: Annotated[
         str | None,
         data_option(
-            help=r"What separates the columns of a CSV file: one character, \t for a tab; by default recognised."
+            help=r"What separates the columns of a CSV file, such as , or \t for a tab; by default recognised."
         ),
     ] = None
     decimal: Annotated[
@@ -104,10 +101,7 @@ class DataOptions:
         str | None, data_option(help="Encoding of a CSV file; by default UTF-8, else Windows-1252.")
     ] = None
     missing: Annotated[
-        str,
-        data_option(
-            help="More words for a missing value, separated by commas, in addition to NA, n/a, ? and the like."
-        ),
+        str, data_option(help="More words for a missing value besides NA, n/a, ? and the like, separated by commas.")
     ] = ""
     header: Annotated[bool, data_option(help="Whether the first line holds the names of the columns.")] = True
     zero_based: Annotated[bool, data_option("--zero-based", help="Columns of a LIBSVM file count from 0.")] = False

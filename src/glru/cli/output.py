@@ -89,9 +89,10 @@ def deliver(outcome: Outcome, output: FileOptions) -> None:
         written.append(_write(output.out, _encode_table(outcome.table(), output.out.suffix.lower())))
     if isinstance(output, OutputOptions):
         if output.plot is not None and outcome.display is not None:
-            written.append(
-                _write(output.plot, _encode_picture(outcome.display().plot().figure_, output.plot.suffix.lower()))
-            )
+            picture = io.BytesIO()
+            figure = outcome.display().plot().figure_
+            figure.savefig(picture, format=output.plot.suffix.lower().removeprefix("."), dpi=150)
+            written.append(_write(output.plot, picture.getvalue()))
         if output.html is not None and outcome.sections is not None and outcome.prepared is not None:
             origin = make_provenance(outcome.prepared)
             report = page(outcome.title, outcome.lines, outcome.sections(), origin)
@@ -179,12 +180,6 @@ def _encode_table(columns: dict[str, Any], suffix: str) -> bytes:
         frame.write_csv(data)
     else:
         frame.write_parquet(data)
-    return data.getvalue()
-
-
-def _encode_picture(figure: Any, suffix: str) -> bytes:
-    data = io.BytesIO()
-    figure.savefig(data, format=suffix.removeprefix("."), dpi=150)
     return data.getvalue()
 
 

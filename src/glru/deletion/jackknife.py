@@ -18,7 +18,6 @@ from scipy.special import stdtrit
 from glru._options import Center, check_call
 from glru._results import find_display, make_frame
 from glru.bounds import Bounds
-from glru.cascade import Report
 from glru.changes import rows_of
 from glru.deletion.deletions import Deletions, delete, require_deletions
 from glru.deletion.intervals import absolute, around, enlarge, middle
@@ -317,22 +316,13 @@ def _ends(means: Bounds, residuals: Bounds, k: int) -> tuple[float, float, float
 
 @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
 def compute_jackknife(
-    model: Problem | Solution,
-    groups: Any,
-    center: Center | None,
-    width: float,
-    tol: float,
-    max_seconds: float | None,
-    max_memory: int | None,
-    progress: bool | Report,
+    model: Problem | Solution, groups: Any, center: Center | None, width: float, *how: Any
 ) -> Jackknife:
-    """The jackknife of a problem or of its solution; the parameters are those of :func:`glru.jackknife`."""
+    """The jackknife of a problem or of its solution; ``how``: the rest of the parameters of :func:`delete`."""
     problem = model.problem if isinstance(model, Solution) else model
     require_deletions(problem, "jackknife")
-    codes, labels = None, None
-    if groups is not None:
-        labels, codes = _group_codes(groups, problem)
-    deletions = delete(model, codes, width, tol, max_seconds, max_memory, progress)
+    labels, codes = (None, None) if groups is None else _group_codes(groups, problem)
+    deletions = delete(model, codes, width, *how)
     chosen: Center = center if center is not None else "mean" if groups is None else "estimate"
     return Jackknife(deletions, width, labels, chosen)
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from glru._options import is_whole
 from glru._results import Drawable, Shown, find_display, format_count, make_frame, show_interval
 from glru.bounds import Bounds, Interval, ScoreBounds, shift
-from glru.cascade import Report
 from glru.deletion.deletions import OPEN, SHORT_ROWS, STAGES, Deletions, delete, require_deletions, weight_slack
 from glru.deletion.intervals import absolute, around, divide, enlarge, middle, negate
 from glru.linalg import FEW, TINY, Array, gamma, length
@@ -684,16 +683,9 @@ class Influence(DeletionResult, HeldOutScores):  # type: ignore[override]
 
 @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
 def compute_influence(
-    model: Problem | Solution,
-    width: float,
-    tol: float,
-    max_seconds: float | None,
-    max_memory: int | None,
-    progress: bool | Report,
-    n_observations: float | None = None,
-    variance_power: float | None = None,
+    model: Problem | Solution, n_observations: float | None, variance_power: float | None, width: float, *how: Any
 ) -> Influence:
-    """The deletions of all rows of a problem or of its solution; the parameters are those of :func:`glru.influence`.
+    """The deletions of all rows of a problem or of its solution; ``how``: the rest of the parameters of :func:`delete`.
 
     ``n_observations``: where weights are those of a likelihood, so that standard errors shrink as they grow, how many observations there are.
     ``variance_power``: the power of the mean that the variance is proportional to, where its dispersion is to be estimated; that of the loss if not given.
@@ -705,7 +697,7 @@ def compute_influence(
             f"glru.influence needs a loss with a curvature; got {problem.loss!r}. Use glru.SmoothedHinge() or glru.SquaredHinge(), "
             "or glru.loocv for held-out scores."
         )
-    deletions = delete(model, None, width, tol, max_seconds, max_memory, progress)
+    deletions = delete(model, None, width, *how)
     return Influence(deletions, width, n_observations, variance_power)
 
 

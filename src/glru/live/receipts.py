@@ -4,6 +4,7 @@ The numbers are those anyone can compute again from the remaining data; docs/rec
 """
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Literal, final
 
 import numpy as np
@@ -59,9 +60,7 @@ def distance_of(certificate: Certificate, queries: Matrix | None) -> Distance:
             regions.append(ClassEllipsoid.at(problem, certificate.point))
     else:
         regions = list(list_regions(certificate, problem.fit_intercept))
-    box = unbounded(coef.shape)
-    for region in regions:
-        box = intersect(box, region.coef_bounds())
+    box = reduce(intersect, (region.coef_bounds() for region in regions), unbounded(coef.shape))
     radius = float(np.linalg.norm(_farthest(coef, box))) * (1.0 + FEW * coef.size)
     radius = min(bound_radius(certificate.gap, certificate.penalty), radius)
     ends = [tuple(np.atleast_1d(end) for end in region.intercept_bounds()) for region in regions]
@@ -69,18 +68,12 @@ def distance_of(certificate: Certificate, queries: Matrix | None) -> Distance:
     shift = float(_farthest(np.atleast_1d(certificate.intercept), edge).max())
     largest = None
     if queries is not None:
-        bounds = _bound_queries(regions, queries, certificate)
+        if problem.loss.several:
+            bounds: Bounds = reduce(intersect, (region.score_bounds(queries) for region in regions))
+        else:
+            bounds = score_bounds(regions, queries, certificate.columns.dead)
         largest = float(_farthest(queries @ coef.T + certificate.intercept, bounds).max())
     return Distance(certificate.gap, radius, shift if problem.fit_intercept else 0.0, largest)
-
-
-def _bound_queries(regions: list[Region], queries: Matrix, certificate: Certificate) -> Bounds:
-    if not certificate.problem.loss.several:
-        return score_bounds(regions, queries, certificate.columns.dead)
-    found: Bounds = regions[0].score_bounds(queries)
-    for region in regions[1:]:
-        found = intersect(found, region.score_bounds(queries))
-    return found
 
 
 def _farthest(values: Array, bounds: tuple[Array, Array]) -> Array:

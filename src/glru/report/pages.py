@@ -20,11 +20,7 @@ KINDS = {1: ("good", "label unchanged"), -1: ("bad", "label changed"), 0: ("open
 
 
 def list_after_sections(
-    loss: Loss,
-    bounds: ScoreBounds,
-    old_scores: Array,
-    names: Sequence[str],
-    classes: Sequence[str] = ("-1", "+1"),
+    loss: Loss, bounds: ScoreBounds, old_scores: Array, names: Sequence[str], classes: Sequence[str] = ("-1", "+1")
 ) -> list[Section]:
     """The sections of a report of what is proven about some queries, with these ``names``, after a change.
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from glru.linalg import UNIT, Array, Matrix, to_dense
 from glru.sklearn.columns import (
-    SURE,
+    SAFETY_FACTOR,
     Columns,
     Mask,
     Splits,
@@ -75,13 +75,13 @@ class Walk:
         """Transform columns by a fitted step."""
         return self.made if step is self.last else step.transform(given)
 
-    def through(self, step: Any, columns: Columns) -> Columns:
+    def follow(self, step: Any, columns: Columns) -> Columns:
         """The columns after a fitted step."""
         if step is None or (isinstance(step, str) and step == "passthrough"):
             return columns
         if is_a(step, "Pipeline"):
             for _, part in step.steps:
-                columns = self.through(part, columns)
+                columns = self.follow(part, columns)
             return columns
         follow = FOLLOWED.get(type(step).__name__) if type(step).__module__.startswith("sklearn.") else None
         if follow is None:
@@ -100,14 +100,14 @@ def _column_transformer(walk: Walk, step: Any, columns: Columns) -> Columns:
             continue
         given = _safe_indexing(columns.given, chosen, axis=1)
         places = None if columns.values is None else _find_positions(columns.given, chosen)
-        blocks.append(_multiply(walk.through(part, columns.take(given, places)), weights.get(name)))
+        blocks.append(_multiply(walk.follow(part, columns.take(given, places)), weights.get(name)))
     return join(walk.transform(step, columns.given), blocks)
 
 
 def _feature_union(walk: Walk, step: Any, columns: Columns) -> Columns:
     weights = step.transformer_weights or {}
     blocks = [
-        _multiply(walk.through(part, columns), weights.get(name))
+        _multiply(walk.follow(part, columns), weights.get(name))
         for name, part in step.transformer_list
         if not (isinstance(part, str) and part == "drop")
     ]
@@ -179,19 +179,22 @@ def _scale_by_deviation(walk: Walk, columns: Columns, mean: Array, variance: Arr
         apart = np.maximum(mean.max(axis=0) - columns.shift[0], columns.shift[0] - mean.min(axis=0))
         least, farthest = variance.min(axis=0), apart * count.max() * EPS
         limit = count.max() * EPS * variance.max(axis=0) + farthest * farthest
-        if np.all((least > SURE * limit) & (least > SURE * error[0])) and not columns.constant.any():
+        if np.all((least > SAFETY_FACTOR * limit) & (least > SAFETY_FACTOR * error[0])) and not columns.constant.any():
             return np.sqrt(variance)
     own, middle = variance / columns.scale**2, (mean - columns.shift) / columns.scale
     limit = count * EPS * own + np.square(count * middle * EPS)
-    flat = columns.constant | (SURE * own <= limit)
-    walk.set_apart(~flat & ((own <= SURE * limit) | (variance <= SURE * error)), "a column has next to no variance")
+    flat = columns.constant | (SAFETY_FACTOR * own <= limit)
+    walk.set_apart(
+        ~flat & ((own <= SAFETY_FACTOR * limit) | (variance <= SAFETY_FACTOR * error)),
+        "a column has next to no variance",
+    )
     return np.where(flat, columns.scale, np.sqrt(variance))
 
 
 def _scale_by_range(walk: Walk, columns: Columns, width: Array) -> Array:
     """A range of each column as its scale; the previous scale where scikit-learn treats the column as constant."""
     own, limit = width / columns.scale, 10.0 * EPS
-    walk.set_apart((own > limit / SURE) & (own < SURE * limit), "a column has next to no spread")
+    walk.set_apart((own > limit / SAFETY_FACTOR) & (own < SAFETY_FACTOR * limit), "a column has next to no spread")
     return np.where(own < limit, columns.scale, width)
 
 
@@ -617,7 +620,7 @@ def follow(
         last = last.steps[-1][1]
     walk = Walk(matrix.shape[0], splits, intercept, last, matrix.data)
     try:
-        columns = walk.through(fitted, Columns(X, None, splits))
+        columns = walk.follow(fitted, Columns(X, None, splits))
         if columns.values is None:
             return ColumnChanges(None, None, None, 0.0, walk.alone, _to_list(walk), walk.modes)
         return _changes(walk, columns, matrix, intercept, penalised)
@@ -717,11 +720,11 @@ def _find_moves(walk: Walk, columns: Columns, rounding: Array, intercept: bool) 
         return Moves(filled, columns.missing, fill_error)
     shift_error = columns.moments[2] / scale0 + fill_error + 4.0 * rounding
     # Filled means stay where they are behind a step that takes off the mean: then only the other values move.
-    stay = ~holes | (np.abs(filled + shifts).max(axis=0) <= SURE * shift_error[0])
+    stay = ~holes | (np.abs(filled + shifts).max(axis=0) <= SAFETY_FACTOR * shift_error[0])
     walk.set_apart(
         (shifts != 0.0) & ~stay, "without an intercept, values and filled values of a column are shifted differently"
     )
     # Of other columns with holes only the filled values move, without the rows that are not set apart.
     shifted = (np.abs(shifts).max(axis=0) > 0.0) & stay
-    errors = np.where(shifted, SURE * shift_error, fill_error)
+    errors = np.where(shifted, SAFETY_FACTOR * shift_error, fill_error)
     return Moves(np.where(shifted, shifts, filled), np.where(shifted, ~columns.missing, columns.missing), errors)

@@ -28,19 +28,19 @@ Mask = NDArray[np.bool_]
 Rows = NDArray[np.intp]
 Splits = list[tuple[Rows, Rows]]
 
-SURE = 4.0
+SAFETY_FACTOR = 4.0
 """A comparison of scikit-learn with a threshold is certain where the quantity is this many times above or below it."""
 
-VARIED = 1e-9
+MIN_VARIANCE_SHARE = 1e-9
 """A column whose variance is above this share of its squared range has more than one value, whatever the rounding."""
 
 MAX_ENTRIES = 50_000_000
 """Sparse columns with more entries than this, zeros included, are not made dense."""
 
-FEW_ROWS = 256
+MAX_ROWS_AT_ONCE = 256
 """Rows up to which columns are summed without blocks, which have a cost of their own."""
 
-CHUNK = 1 << 14
+CHUNK_ENTRIES = 1 << 14
 """Entries that are worked on at a time."""
 
 STATISTICS = ("missing", "complete", "n_values", "n_filled", "value_range", "extremes", "constant", "moments", "_order")
@@ -160,10 +160,10 @@ class Columns:
         """Where a column has one value only without a row, a filled value's rounding apart."""
         _, variance, _, _ = self.moments
         size = self.value_range[1] - self.value_range[0]
-        if np.all(variance.min(axis=0) > VARIED * size * size):
+        if np.all(variance.min(axis=0) > MIN_VARIANCE_SHARE * size * size):
             return np.zeros((1, variance.shape[1]), dtype=bool)
         low, high = self.extremes
-        return np.asarray(high - low <= SURE * self.fill_error)
+        return np.asarray(high - low <= SAFETY_FACTOR * self.fill_error)
 
     @cached_property
     def moments(self) -> tuple[Array, Array, Array, Array]:
@@ -312,7 +312,7 @@ def sum_columns(entries: NDArray[Any], counts: Array | None = None) -> NDArray[A
     ``counts``: how often each row is part of each of several sums.
     """
     n_rows = entries.shape[0]
-    starts = range(0, n_rows, n_rows if n_rows <= FEW_ROWS else math.isqrt(n_rows))
+    starts = range(0, n_rows, n_rows if n_rows <= MAX_ROWS_AT_ONCE else math.isqrt(n_rows))
     if counts is not None:
         size = starts.step
         return np.sum([counts[:, k : k + size] @ entries[k : k + size] for k in starts], axis=0)
@@ -323,12 +323,12 @@ def sum_columns(entries: NDArray[Any], counts: Array | None = None) -> NDArray[A
 
 def sum_depth(n_rows: int) -> int:
     """An upper bound of the additions that an entry passes through in :func:`sum_columns`."""
-    return n_rows if n_rows <= FEW_ROWS else 2 * math.isqrt(n_rows) + 3
+    return n_rows if n_rows <= MAX_ROWS_AT_ONCE else 2 * math.isqrt(n_rows) + 3
 
 
 def split_columns(array: Array) -> Iterator[slice]:
     """Slices of columns small enough to stay in the cache, because allocating memory takes longer than the arithmetic."""
-    width = max(64, CHUNK // max(array.shape[0], 1))
+    width = max(64, CHUNK_ENTRIES // max(array.shape[0], 1))
     return (slice(begin, begin + width) for begin in range(0, array.shape[1], width))
 
 

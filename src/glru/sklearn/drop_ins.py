@@ -25,7 +25,7 @@ from glru.model_selection.result import LOOCVResult, merge_classes
 from glru.problem import Problem
 from glru.sklearn.adapt import Adapted, adapt
 from glru.sklearn.held_out import (
-    FINE,
+    TIGHTER_FACTOR,
     HeldOut,
     Request,
     Split,
@@ -277,7 +277,7 @@ def loocv_adapted(
         return _add_refits(replace(found, known_classes=adapted.classes), adapted)
     aim: Aim = "metrics" if width is None else None
     if width is None or isinstance(width, str):
-        widths_in_turn = [choose_default_width(adapted), FINE * choose_default_width(adapted)]
+        widths_in_turn = [choose_default_width(adapted), TIGHTER_FACTOR * choose_default_width(adapted)]
     else:
         widths_in_turn = [width]
     for least in widths_in_turn:

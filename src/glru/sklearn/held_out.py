@@ -34,14 +34,14 @@ Split = tuple[Rows | None, Rows]
 WIDTH = 1e-4
 """Default width of held-out scores: the accuracy that scikit-learn's solvers reach."""
 
-AVERAGE = 0.2
+AVERAGE_SHARE = 0.2
 """Leave-one-out narrows each interval to the width and the average to this share of it, so that metrics are known as well as scores."""
 
-AIM, FINEST_AIM = 1e-6, 1e-10
+NARROW_WIDTH, NARROWEST_WIDTH = 1e-6, 1e-10
 """Scores are narrowed to this width, or to the estimator's ``tol`` if that is smaller, if a few steps without training suffice;
 float64 resolves few scores much further."""
 
-FINE = 1e-4
+TIGHTER_FACTOR = 1e-4
 """Intervals are narrowed by this factor where the scores of several classes are too close to decide the label."""
 
 
@@ -135,7 +135,7 @@ def bound_held_out(
         return found.to_held_out(adapted, splits, width if warn else None)
     if solutions is None:
         solutions = [solve(problem, tol=tol) for problem in adapted.problems]
-    narrow: dict[str, Any] = {} if aim is None else {"aim": AVERAGE * aim, "largest": aim}
+    narrow: dict[str, Any] = {} if aim is None else {"aim": AVERAGE_SHARE * aim, "largest": aim}
     results = [
         leave_one_out(own, width=choose_width(width, aim, refits), progress=request.progress, refits=refits, **narrow)
         for own, refits in zip(solutions, adapted.refits, strict=True)
@@ -164,7 +164,7 @@ def decide_held_out(adapted: Adapted, cv: Any, groups: Any, request: Request) ->
         found = bound_held_out(adapted, cv, groups, replace(request, width=width))
         if found.bounds.decided.all():
             return found
-        return bound_held_out(adapted, cv, groups, replace(request, width=FINE * width, aim=None), warn=False)
+        return bound_held_out(adapted, cv, groups, replace(request, width=TIGHTER_FACTOR * width, aim=None), warn=False)
     return bound_held_out(adapted, cv, groups, request)
 
 
@@ -182,9 +182,9 @@ def choose_default_width(adapted: Adapted) -> float:
 def choose_default_aim(adapted: Adapted) -> float:
     """The default width that scores are narrowed to where that is cheap: the estimator's own tolerance, or better."""
     tol = getattr(adapted.estimator, "tol", None)
-    aim = max(min(AIM, float(tol) if tol else AIM), FINEST_AIM)
+    aim = max(min(NARROW_WIDTH, float(tol) if tol else NARROW_WIDTH), NARROWEST_WIDTH)
     spread = adapted.problems[0].score_scale if adapted.classes is None else 1.0
-    return max(aim * min(spread or 1.0, 1.0), FINEST_AIM * spread)
+    return max(aim * min(spread or 1.0, 1.0), NARROWEST_WIDTH * spread)
 
 
 def require_bounds(adapted: Adapted) -> None:
@@ -291,10 +291,7 @@ class _Folds:
 
 
 def _bound_folds(
-    adapted: Adapted,
-    solutions: Sequence[Solution] | None,
-    splits: list[Split],
-    request: Request,
+    adapted: Adapted, solutions: Sequence[Solution] | None, splits: list[Split], request: Request
 ) -> _Folds:
     """Bounds of all test rows' scores for every problem; splits that differ in weights and strengths only are worked on together."""
     pairs = add_train_rows(adapted, splits)
@@ -360,11 +357,7 @@ def _has_data_of(adapted: Adapted, fold: Fold) -> bool:
 
 
 def _bound_together(
-    adapted: Adapted,
-    solutions: Sequence[Solution] | None,
-    folds: list[Fold],
-    request: Request,
-    report: Report,
+    adapted: Adapted, solutions: Sequence[Solution] | None, folds: list[Fold], request: Request, report: Report
 ) -> _Folds:
     """Bounds for splits that differ in weights and strengths only, whose models are stepped together where that is known."""
     found, stages = [], []
@@ -381,11 +374,7 @@ def _bound_together(
 
 
 def bound_held_out_grid(
-    grid: Sequence[Adapted],
-    cv: Any,
-    groups: Any,
-    request: Request,
-    value_of: Callable[[HeldOut], tuple[float, float]],
+    grid: Sequence[Adapted], cv: Any, groups: Any, request: Request, value_of: Callable[[HeldOut], tuple[float, float]]
 ) -> tuple[list[HeldOut], Array]:
     """Held-out scores of an estimator under several penalties, and the value of each penalty.
 

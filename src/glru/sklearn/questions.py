@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._options import BoundName, CandidateName
 from glru._results import find_display
 from glru.after import After, Origin, ScoreProofs
 from glru.bounds import ScoreBounds, convert_queries
@@ -297,19 +296,10 @@ def _columns(columns: Any, adapted: Adapted) -> Any:
     return places + adapted.offset
 
 
-def change_models(
-    adapted: Adapted,
-    solutions: tuple[Solution, ...],
-    change: Change,
-    candidate: CandidateName = "auto",
-    bound: BoundName = "auto",
-    max_steps: int | None = None,
-    max_seconds: float | None = None,
-) -> After:
-    """What is proven about an estimator's problems after a change of the caller's data."""
+def change_models(adapted: Adapted, solutions: tuple[Solution, ...], change: Change, *how: Any) -> After:
+    """What is proven about an estimator's problems after a change of the caller's data; ``how``: as :func:`change_model` takes it."""
     parts = tuple(
-        change_model(solution, translate_change(adapted, k, change), candidate, bound, max_steps, max_seconds)
-        for k, solution in enumerate(solutions)
+        change_model(solution, translate_change(adapted, k, change), *how) for k, solution in enumerate(solutions)
     )
     if adapted.classes is not None and any(misses_class(part.problem) for part in parts):
         raise ValueError(

@@ -59,7 +59,10 @@ class Tuned(LinearModel):
         else:
             cv = list(self.cv) if isinstance(self.cv, Iterator) else self.cv
         adapted = self._adapt(self._model(**{name: float(grid[0])}), X, y, sample_weight)
-        _check_criterion(adapted, criterion)
+        if criterion == "log_loss":
+            adapted.require_probabilities()
+        if criterion != "error" and len(adapted.problems) > 1:
+            raise ValueError(f"criterion {criterion!r} is for two classes; got {len(adapted.problems)}. Use 'error'.")
         every = [adapted, *(adapt_again(adapted, self._model(**{name: float(value)})) for value in grid[1:])]
         width = None if criterion == "error" and len(adapted.problems) == 1 else choose_default_width(adapted)
         request = Request(width, self.tol, self.verbose > 0)
@@ -96,14 +99,6 @@ class Tuned(LinearModel):
         if grid.size == 0 or not np.all(np.isfinite(grid) & (grid > 0.0)):
             raise ValueError(f"{name}s must hold at least one finite number, all above 0; got {values!r}.")
         return name, grid if name == "C" else grid[::-1]
-
-
-def _check_criterion(adapted: Adapted, criterion: str) -> None:
-    """Refuse a criterion that does not fit the estimator's loss and classes."""
-    if criterion == "log_loss":
-        adapted.require_probabilities()
-    if criterion != "error" and len(adapted.problems) > 1:
-        raise ValueError(f"criterion {criterion!r} is for two classes; got {len(adapted.problems)}. Use 'error'.")
 
 
 def bound_value(found: HeldOut, criterion: str, by_fold: bool = False) -> tuple[float, float]:
