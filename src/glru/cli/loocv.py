@@ -19,7 +19,6 @@ from glru.model_selection.checkpoint import Checkpoint as Store
 from glru.model_selection.loocv import ensure_trained
 from glru.report import list_loocv_sections
 from glru.report.frame import format_interval
-from glru.report.loocv import STAGE_NAMES, describe_open
 from glru.report.quality import (
     auc_caveat,
     coefficients_section,
@@ -30,6 +29,7 @@ from glru.report.quality import (
     name_metric,
     sampling_interval,
 )
+from glru.report.sections import STAGE_NAMES, describe_open
 from glru.sklearn.drop_ins import loocv_adapted
 
 LISTED_ROWS, MAX_COLUMNS = 20, 2000

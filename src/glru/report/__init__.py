@@ -1,8 +1,7 @@
 """Reports: one self-contained HTML file that explains a result, with plots and tables to explore."""
 
 from glru.report.frame import Provenance, page
-from glru.report.loocv import list_loocv_sections
-from glru.report.pages import list_after_sections, list_path_sections, list_stepwise_sections
+from glru.report.sections import list_after_sections, list_loocv_sections, list_path_sections, list_stepwise_sections
 
 __all__ = [
     "Provenance",
