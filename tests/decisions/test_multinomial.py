@@ -84,6 +84,17 @@ def test_rows_that_move_far_are_refined_without_a_training():
     assert np.array_equal(result.labels[rows[:8]], held_out(problem, rows[:8]).argmax(axis=1))
 
 
+def test_rows_of_wide_data_that_move_far_are_trained_however_many_they_are():
+    """Intervals are proven of all rows, and a default call proves no fewer labels than one that asks for nothing else."""
+    rng = np.random.default_rng(4)
+    X, y = np.exp(3.0 * rng.normal(size=(30, 80))), rng.permutation(np.arange(30) % 3)
+    model = make_pipeline(StandardScaler(), LogisticRegression(**TIGHT))
+    result = glru.loocv(model, X, y)
+    assert result.decided.all() and np.isfinite(result.bounds.width).all()
+    assert result.n_trainings == result.decided_by["training"] > 15
+    assert np.array_equal(result.labels, cross_val_predict(model, X, y, cv=LeaveOneOut()))
+
+
 def test_rounding_in_single_precision_ends_no_steps():
     """What the first certificate loses leaves a row to the next one, in double precision and in the same batch."""
     X, y = load_digits(return_X_y=True)

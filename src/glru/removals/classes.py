@@ -85,7 +85,7 @@ class ClassRemovals(Removals):
         return rows[: self.family.affordable(NARROWING)] if self.has_family() else rows
 
     def single_steps(self) -> Callable[[Rows], Bounds] | None:
-        return self.refine_wide if self.has_wide() else self.refine if self.has_family() else None
+        return self.train_wide if self.has_wide() else self.refine if self.has_family() else None
 
     @cached_property
     def family(self) -> ClassRows:
@@ -142,7 +142,7 @@ class ClassRemovals(Removals):
         assert self.wide is not None
         return self.wide.bounds(rows, self.reference[rows], self.run.is_enough_on_average, BATCH_STEPS)
 
-    def refine_wide(self, rows: Rows) -> Bounds:
+    def train_wide(self, rows: Rows) -> Bounds:
         """A training of one row's problem over the rows of wide data: the ball of its gap, and where that is too wide candidates from there."""
         row = int(rows[0])
         problem, start = self.without(row)
@@ -248,11 +248,11 @@ STEPS: Mapping[str, tuple[Step[Any], ...]] = {
             tightens=True,
         ),
         Step(
-            "refine",
+            "training",
             "the same; a training of each row's problem over its rows",
             ClassRemovals.has_wide,
             each,
-            ClassRemovals.refine_wide,
+            ClassRemovals.train_wide,
         ),
         Step(
             "refine",
