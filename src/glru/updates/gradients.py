@@ -29,7 +29,7 @@ ACCURACY = 1e-3
 MAX_PRODUCTS = 40
 """Products with the Hessians in a step."""
 
-CACHED, MODELS_TOGETHER = 1 << 15, 256
+CACHED, MODELS_TOGETHER = 1 << 16, 256
 """Scores of a chunk of rows under some models, and the number of these: a few arrays of that size stay in the cache of a core."""
 
 EXACT_STEPS = 12

@@ -185,6 +185,11 @@ class Removals:
     metric_shares: Array
     multipliers: Array  # ``c_i``
 
+    @property
+    def shifts(self) -> Array:
+        """What the steps do to the rows' own scores."""
+        return self.base_moves + self.multipliers * self.norms * self.norms
+
     def take(self, places: Rows | slice) -> "Removals":
         """Some of them."""
         return Removals(*(getattr(self, field.name)[places] for field in fields(self)))
@@ -458,6 +463,8 @@ class LocalRows:
         self.candidates: dict[int, Array] = {}
         self._expansion: Expansion | None = None
         self._errors: Array | None = None
+        # The rows that second derivatives along their steps were last asked of, and these: rows that stay open are asked about again.
+        self._along: tuple[Rows, Array] = np.empty(0, dtype=np.intp), np.empty((0, 0))
         with np.errstate(over="ignore", invalid="ignore"):
             self._find_base(start)
         self.usable = self.eta < MAX_ETA
@@ -696,11 +703,11 @@ class LocalRows:
             steps += extra[:, None] * (base.metric.factor @ base.loss_step)
         return steps, (np.abs(removals.multipliers) * removals.norms + removals.base_norms) * (1.0 + FEW)
 
-    def moments(self, norms: Array) -> SecondMoments:
-        """The moments with weights ``s h kappa^2``; ``norms``: the rows' norms, 0 where a row is not to count."""
+    def moments(self, norms: Array, power: int = 2) -> SecondMoments:
+        """The moments with weights ``s h kappa^power``; ``norms``: the rows' norms, 0 where a row is not to count."""
         curvatures, norms = self._bound_curvatures(norms)
         with np.errstate(all="ignore"):
-            return SecondMoments.of(self.problem, self.base.metric, curvatures * np.square(norms), norms)
+            return SecondMoments.of(self.problem, self.base.metric, curvatures * norms**power, norms)
 
     def _bound_curvatures(self, norms: Array, curvatures: Array | None = None) -> tuple[Array, Array]:
         """Upper bounds of the exact weighted curvatures of all rows, and their norms; 0 where a row has no weight, however long it is.
@@ -773,6 +780,7 @@ class LocalRows:
             rows, part, removals = rows[places], part.take(places), removals.take(places)
         if places.size:
             first = RowCandidates.first(self, rows, part, removals, together)
+            first.decided = decided
             found = tighten(first, decided, n_steps, self._keep if self.problem.in_memory else None)
             lower[places], upper[places] = found.lower, found.upper
         return lower, upper
@@ -810,6 +818,11 @@ class LocalRows:
         return self.moments(self.every.norms)
 
     @cached_property
+    def fourth_moments(self) -> SecondMoments:
+        """The moments of all rows with the fourth powers of their norms."""
+        return self.moments(self.every.norms, 4)
+
+    @cached_property
     def cubes(self) -> float:
         """An upper bound of ``sum_k s_k h_k kappa_k^3``."""
         curvatures, norms = self._bound_curvatures(self.every.norms)
@@ -829,7 +842,11 @@ class LocalRows:
         ``places``: the rows in these coordinates, ``own``: what the steps do to the rows' own scores, ``n_steps``: how many there are in all batches. All removals have one factor.
         """
         assert self.factors[0] == self.factors[1]
-        return self.third.along(steps, n_steps) - places * (0.5 * self.third.weighted[rows] * np.square(own))[:, None]
+        kept, found = self._along
+        if kept.size < rows.size or not np.isin(rows, kept).all():
+            found = self.third.along(steps, n_steps)
+            kept, found = self._along = rows, found - places * (0.5 * self.third.weighted[rows] * np.square(own))[:, None]
+        return found if kept.size == rows.size else found[np.searchsorted(kept, rows)]
 
     @cached_property
     def gradients(self) -> Gradients:
@@ -861,6 +878,8 @@ class RowCandidates:
         self.noise: Array = np.empty(0)
         self.n_steps, self.n_together = 0, rows.size
         self.descent = Descent(self.arrays)
+        # Which bounds need no closer look.
+        self.decided: Decided = lambda lower, upper: np.zeros(lower.size, dtype=bool)
 
     @classmethod
     def first(
@@ -881,7 +900,7 @@ class RowCandidates:
         if family.has_second_order(n_together):
             places = coordinates(part, base.metric)
             steps, _ = family.directions(removals, places)
-            half = family.second_order(steps, rows, places, np.einsum("ij,ij->i", places, steps), n_together)
+            half = family.second_order(steps, rows, places, removals.shifts, n_together)
             correction = new.solve(base.metric.factor.T @ half.T)
             new.models -= np.where(np.isfinite(correction).all(axis=0), correction, 0.0)
         if arrays.stable and part.in_memory:
@@ -936,24 +955,27 @@ class RowCandidates:
         exponents = base.constant * found.moved
         bounds = base.bound_by_ellipsoids(self.removals, largest, centers, nu, exponents, errors, moves)
         floors = found.rounding / self._share_roots
-        for far, half in self._bound_far(found, bounds[1] - bounds[0], nu <= FLOOR_FACTOR * floors):
+        open_ = np.flatnonzero(~to_host(self.decided(*bounds)))
+        for far, half in self._bound_far(found, bounds[1] - bounds[0], nu <= FLOOR_FACTOR * floors, open_):
             closer = base.widen(centers[far], half + errors[far], np.ones(far.size))
             bounds[0][far], bounds[1][far] = intersect((bounds[0][far], bounds[1][far]), closer)
             floors[far] = 0.0
         return Certified(*bounds, nu, floors)
 
-    def _bound_far(self, found: Measured, widths: Array, rounded: NDArray[np.bool_]) -> Iterator[tuple[Rows, Array]]:
+    def _bound_far(
+        self, found: Measured, widths: Array, rounded: NDArray[np.bool_], open_: Rows
+    ) -> Iterator[tuple[Rows, Array]]:
         """An upper bound of how far the scores of some left-out rows are from those at the optima, where curvatures may have changed much since the base.
 
-        ``rounded``: the candidates whose gradients are rounding in the metric of the base.
+        ``rounded``: the candidates whose gradients are rounding in the metric of the base; ``open_``: those that are asked about.
         """
-        far = self._find_far(found, widths)
+        far = self._find_far(found, widths, open_)
         if far.size:
             yield far, self.removals.norms[far] * self._bound_followed_radii(found, far)
         balls = self.family.balls
         if balls is not None:
             moved = rounded | ~np.isfinite(widths) | (self.family.base.constant * found.moved > MAX_EXPONENT)
-            far = np.flatnonzero(moved)
+            far = open_[moved[open_]]
             if far.size:
                 far = far[balls.find_promising(found.take(far, self.arrays), self.arrays.take(self.models, far))]
             if far.size:
@@ -979,9 +1001,9 @@ class RowCandidates:
 
         return piece_radius(found.nu, self.removals.metric_shares, lost)
 
-    def _find_far(self, found: Measured, known: Array) -> Rows:
-        """The candidates whose radius is infinite (in ``known``) because some row's curvature may have changed much."""
-        base, far = self.family.base, np.flatnonzero(~np.isfinite(known))
+    def _find_far(self, found: Measured, known: Array, open_: Rows) -> Rows:
+        """The open candidates whose radius is infinite (in ``known``) because some row's curvature may have changed much."""
+        base, far = self.family.base, open_[~np.isfinite(known[open_])]
         if not (far.size and base.constant > 0.0 and self.family.problem.in_memory and self.arrays.stable):
             return far[:0]
         # Beyond this even the rows of the least norm considered, unmoved, would leave the radius infinite.
@@ -1020,7 +1042,7 @@ class RowCandidates:
             return radii, radii, nu
         base, largest = self.family.base, self.family.largest_norm
         here, ahead = base.radii(self.removals, largest, nu, base.constant * found.moved, found.rounding)
-        far = self._find_far(found, here)
+        far = self._find_far(found, here, np.arange(here.size))
         if far.size:
             here[far] = np.minimum(here[far], self._bound_followed_radii(found, far))
         return here, ahead, nu
@@ -1045,6 +1067,7 @@ class RowCandidates:
         rows, factors = self.rows[members], self.factors[members]
         new = RowCandidates(self.family, rows, removals, factors, self.lengths[members], block)
         new.images, new.n_steps, new.n_together = images, self.n_steps + 1, self.n_together
+        new.decided = self.decided
         own = new.newton if new.n_steps > CHORD_STEPS and self.family.problem.in_memory else None
         new.models, new.descent = self.descent.next(members, self.models, self.gradients, self.noise, new.solve, own)
         return new

@@ -7,8 +7,9 @@ With :math:`\delta_1` the Newton step of a removal (:mod:`glru.updates.local_row
           |\rho_k| \le \tfrac16 F h_k |t_k|^3 e^{M |t_k|}, \quad |\ell''''| \le F \ell'',
 
 of third order in the moves, and its norm follows from the moments of :mod:`glru.updates.moments`: with
-:math:`S(d)^2 = \sum_k s_k h_k \kappa_k^2 (u_k^\top d)^2` it is at most
-:math:`M (|d_1| + \tfrac12 |d_2|) S(d_2) + \tfrac16 F e^{M T} T |d| S(d)`, :math:`T = \max_k \kappa_k |d|`.
+:math:`S_p(d)^2 = \sum_k s_k h_k \kappa_k^p (u_k^\top d)^2` it is at most
+:math:`M (|d_1| + \tfrac12 |d_2|) S_2(d_2) + \tfrac16 F e^{M T} |d|^2 S_4(d)`, :math:`T = \max_k \kappa_k |d|`: of
+the powers of a move all but the square are at most those of :math:`\kappa_k |d|`.
 A row costs O(d^3), all rows together O(n d^3), where candidates written down in full cost O(n d) each.
 """
 
@@ -63,15 +64,15 @@ def second_order_steps(family: LocalRows, rows: Rows) -> SecondOrder:
         shifts = _inner(places, second)
         length = np.sqrt(_inner(second, second)) * (1.0 + gamma(second.shape[1] + 8)) + TINY
         whole = (steps.lengths + length) * (1.0 + FEW)
-        moved = largest * whole * (1.0 + FEW)
-        exponents = base.constant * moved
+        exponents = base.constant * largest * whole * (1.0 + FEW)
         # What is left of the second step's equation: as computed, by the metric, by the coordinates of the row's own share.
         left = second - (own * shifts)[:, None] * places + half
         residuals = np.sqrt(_inner(left, left)) + (base.eta + 16.0 * error) * (1.0 + removals.leverages) * length
         residuals = residuals * (1.0 + FEW) + half_errors(family, reach) + _own_half_errors(family, rows)
         moments = family.all_moments
         nu = base.constant * (steps.lengths + 0.5 * length) * moments.sizes(second, length)
-        nu += fourth / 6.0 * np.exp(exponents) * moved * whole * moments.sizes(first + second, reach + length)
+        fourth *= family.fourth_moments.sizes(first + second, reach + length)
+        nu += fourth / 6.0 * np.exp(exponents) * np.square(whole)
         nu = nu * (1.0 + FEW) + (steps.residuals + residuals) * (1.0 + FEW) / np.sqrt(shares)
     errors = steps.errors + (4.0 * error + FEW) * removals.norms * length
     return SecondOrder(first + second, (reach + length) * (1.0 + FEW), steps.shifts + shifts, errors, nu, exponents)
