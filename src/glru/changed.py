@@ -1,6 +1,6 @@
 """What is proven about the optimum of a changed problem: from the old model, then by Newton steps, then by a training that stops at a proof."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, final
@@ -34,14 +34,14 @@ from glru.regions.classes import ClassBall, ClassEllipsoid, has_classes, make_un
 from glru.solution import Solution, find_dual
 from glru.solvers import solve, train
 from glru.solvers.newton import Until
-from glru.updates import carry, carry_point, find_best_candidate
+from glru.updates.carry import carry, find_best_candidate, is_plain, make_feasible, move_point
 from glru.updates.local_rows import require_local
 from glru.updates.row_models import MAX_STEPS, RowEllipsoid, RowModels
 
 PRODUCT_TOL = 1e-13
 """Relative gap of a training by products: the radius of its certificate goes with the root."""
 
-LOCAL_ENOUGH = 1e-8
+LOCAL_ENOUGH = 1e-6
 """The share of the first gradient's norm below which Newton steps under the local certificate end."""
 
 CLOSE_GAP = 1e-6
@@ -83,8 +83,12 @@ class ChangedModel:
     @cached_property
     def problem(self) -> Problem:
         """The changed problem."""
-        before = self.solution.problem
-        return self.carried.problem if before.in_memory else change_blocks(before, self.change)
+        return self._start[0] if self._held else change_blocks(self.solution.problem, self.change)
+
+    @cached_property
+    def _start(self) -> tuple[Problem, Point]:
+        """The changed problem of rows in memory and the old model there, whose dual variables need not be feasible."""
+        return move_point(self.solution.problem, self.solution.point, self.change)
 
     @property
     def _held(self) -> bool:
@@ -111,7 +115,9 @@ class ChangedModel:
     @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
     def carried(self) -> Certificate:
         """The certificate of the carried candidate."""
-        return carry(self.solution, self.change)
+        if is_plain(self.solution.problem):
+            return replace(carry(self.solution, self.change), make_problem=lambda: self.problem)
+        return certify(self.problem, make_feasible(*self._start))
 
     @property
     def _local(self) -> LocalEllipsoid | RowEllipsoid | ClassEllipsoid | None:
@@ -140,9 +146,9 @@ class ChangedModel:
             return self.row_ellipsoid, 0.0
         budget = Budget(self.max_seconds)
         problem, traffic = self.problem, self.solution.problem.traffic
-        start = self.carried.point if self._held else self.solution.point
         if self._held and has_products(problem):
-            return self._train_by_products(problem, start, budget), 0.0
+            return self._train_by_products(problem, self.carried.point, budget), 0.0
+        start = self._start[1] if self._held else self.solution.point
         passes, region = traffic.passes, self._step_until_close(problem, start, budget)
         if not (self._held or np.isfinite(region.radius) or self._steps_left == 0 or budget.spent):
             # Full steps overshoot here, and a shorter one costs a pass to try: a training has its own ways.
@@ -311,8 +317,7 @@ class ChangedModel:
             dual = find_dual(self.problem, self.problem.scores(here.coef, here.intercept))
             stepped = certify(self.problem, Point(here.coef, here.intercept, make_feasible_dual(self.problem, dual)))
             return min(self.carried, stepped, key=lambda certificate: certificate.gap)
-        start = carry_point(self.solution.problem, self.solution.point, self.change)
-        best = self.carried
+        start, best = make_feasible(*self._start), self.carried
         # A step under absolute values is a training of its own; of wide data, one that costs more than the training of the problem.
         tall = self.problem.n_rows >= self.problem.n_columns
         steps_only = self.candidate == "newton" or not self.trains
@@ -345,7 +350,7 @@ class ChangedModel:
         """No retrained coefficient vector is farther than this from the best candidate's; inf where that is unknown."""
         if isinstance(self._local, RowEllipsoid):
             return self._local.coef_radius
-        strength = (self.carried if self._held else self.problem).penalty.strong_convexity
+        strength = self.problem.penalty.strong_convexity
         # Without an optimum there is nothing to be near to.
         known = strength > 0.0 and not lacks_class(self.problem)
         return float(ball_radius(self.gap / strength)) if known else np.inf
@@ -453,15 +458,14 @@ class ChangedModel:
         return {stage: count for stage, count in counts.items() if count}
 
     def _measure_carried_width(self, queries: Matrix) -> Array:
-        """The widths, roughly, of the intervals of the ball around the carried model; infinite where that is not bounded."""
-        strength, squares = self.carried.penalty.strong_convexity, queries.squared_row_norms()
-        if not strength > 0.0:
-            return np.full(queries.shape[0], np.inf)
+        """At most about the widths of the intervals of a ball around the carried model: it holds the optimum, where the local ellipsoid is small."""
+        assert self._local is not None
+        squares = queries.squared_row_norms()
         if self.problem.fit_intercept:
             # It is known from the scores of the rows: as far as these are.
             totals = self.problem.totals
             squares = squares + totals.norm**2 / totals.weight_sum
-        return 2.0 * float(ball_radius(self.carried.gap / strength)) * np.sqrt(squares)
+        return 2.0 * float(np.linalg.norm(self._local.point.coef - self._start[1].coef)) * np.sqrt(squares)
 
     @property
     def _dead(self) -> NDArray[np.bool_] | None:

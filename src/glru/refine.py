@@ -95,8 +95,8 @@ HESSIAN_PRODUCTS = 30.0
 FOLD_ENTRIES, CHORD_ENTRIES = 4_000_000, 16_000_000
 """The largest number of scores, of all rows under the models of the folds that are stepped together; by chord steps, which keep one array of that size, the weights."""
 
-CHORD_COLUMNS, CHORD_EXPONENT = 32, 0.1
-"""With at least this many columns a Hessian costs far more than a gradient; and the largest change in the logarithm of curvatures at which steps share a Hessian."""
+CHORD_EXPONENT = 0.1
+"""The largest change in the logarithm of curvatures at which steps share a Hessian."""
 
 APPROACH_STEPS, APPROACHED = 30, 0.1
 """The largest number of Newton steps without a certificate, and the move of scores (times the self-concordance constant) that ends them."""
@@ -434,12 +434,12 @@ def column_ellipsoids(problem: Problem, start: Point | LocalEllipsoid) -> Iterat
 
 
 def _make_next_ellipsoid(problem: Problem, region: LocalEllipsoid, point: Point) -> LocalEllipsoid:
-    """The ellipsoid at the end of a step: in the metric that is there, where a Hessian costs more than products and the step was short."""
+    """The ellipsoid at the end of a step: in the metric that is there, where the step was short."""
     constant = problem.loss.self_concordance
     chord = region.base is not None and isinstance(region.metric, ColumnMetric)
     if chord and constant == 0.0:
         return region.carry_to(point)  # one Hessian for all points
-    if chord and constant and problem.n_columns >= CHORD_COLUMNS:
+    if chord and constant:
         carried = region.carry_to(point)
         if carried.exponent <= CHORD_EXPONENT and carried.nu < CONVERGING * region.nu:
             return carried

@@ -156,7 +156,7 @@ class ColumnMetric(Metric):
 
     def _dense_norms(self, X: Matrix) -> Array:
         (n_rows, n_columns), squares = X.shape, np.empty(X.shape[0])
-        height, inverse = max(64, CHUNK_BYTES // (8 * max(self.size, 1))), self.inverse[:n_columns, :n_columns]
+        height, inverse = max(64, CHUNK_BYTES // (8 * max(self.size, 32))), self.inverse[:n_columns, :n_columns]
         for start in range(0, n_rows, height):
             here = slice(start, start + height)
             block = X[here].dense()

@@ -59,8 +59,8 @@ def carry(solution: Solution, change: Change) -> Certificate:
             return _without_columns(solution, change)
         if isinstance(change, AddColumns) and change.new_penalty(read_layout(problem)).strong_convexity > 0.0:
             return _with_columns(solution, change)
-    changed = change.apply(problem)
-    return certify(changed, carry_point(problem, solution.point, change))
+    changed, point = move_point(problem, solution.point, change)
+    return certify(changed, make_feasible(changed, point))
 
 
 def is_plain(problem: Problem) -> bool:
@@ -295,10 +295,14 @@ def _update_scores(
 
 def carry_point(problem: Problem, point: Point, change: Change) -> Point:
     """The point carried to the changed problem, its dual variables made feasible there."""
-    changed, moved = _move_dual(problem, point, change)
-    assert moved.dual is not None
-    dual = -changed.loss.project(changed.y, -moved.dual)
-    return Point(moved.coef, moved.intercept, make_feasible_dual(changed, dual))
+    return make_feasible(*move_point(problem, point, change))
+
+
+def make_feasible(problem: Problem, point: Point) -> Point:
+    """A point with its dual variables made feasible."""
+    assert point.dual is not None
+    dual = -problem.loss.project(problem.y, -point.dual)
+    return Point(point.coef, point.intercept, make_feasible_dual(problem, dual))
 
 
 def compute_new_coefficients(penalty: Penalty, correlations: Array) -> Array:
@@ -307,10 +311,11 @@ def compute_new_coefficients(penalty: Penalty, correlations: Array) -> Array:
     return np.where(np.isfinite(lower) & np.isfinite(upper), 0.5 * (lower + upper), 0.0)
 
 
-def _move_dual(problem: Problem, point: Point, change: Change) -> tuple[Problem, Point]:
+def move_point(problem: Problem, point: Point, change: Change) -> tuple[Problem, Point]:
+    """The changed problem, and a point carried to it, whose dual variables need not be feasible there."""
     if isinstance(change, Composite):
         for step in change.steps:
-            problem, point = _move_dual(problem, point, step)
+            problem, point = move_point(problem, point, step)
         return problem, point
     changed = change.apply(problem)
     coef, dual = _move(change, problem, changed, point)

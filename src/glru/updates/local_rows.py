@@ -845,7 +845,10 @@ class LocalRows:
         kept, found = self._along
         if kept.size < rows.size or not np.isin(rows, kept).all():
             found = self.third.along(steps, n_steps)
-            kept, found = self._along = rows, found - places * (0.5 * self.third.weighted[rows] * np.square(own))[:, None]
+            kept, found = self._along = (
+                rows,
+                found - places * (0.5 * self.third.weighted[rows] * np.square(own))[:, None],
+            )
         return found if kept.size == rows.size else found[np.searchsorted(kept, rows)]
 
     @cached_property
