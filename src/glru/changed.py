@@ -47,9 +47,6 @@ LOCAL_ENOUGH = 1e-6
 CLOSE_GAP = 1e-6
 """The share of the carried model's gap from which on Newton steps are not followed by a training."""
 
-MUCH_NARROWER = 1e-3
-"""Regions around the carried model are skipped where an interval is at most this share of the carried ball's width: they would be wider."""
-
 
 @final
 @dataclass
@@ -384,7 +381,9 @@ class ChangedModel:
         if fit_intercept and lacks_class(self.problem):
             return ()
         if self._local is not None:
-            return (self._local, *(list_regions(self.carried, fit_intercept, PAPER) if self.bound == "auto" else ()))
+            # Beside an ellipsoid that Newton steps have narrowed as far as they can, those around the carried model are wide.
+            limited = self.bound == "auto" and not (self.max_steps is None and self.max_seconds is None)
+            return (self._local, *(list_regions(self.carried, fit_intercept, PAPER) if limited else ()))
         names = EVERY if self.bound == "auto" else (self.bound,)
         if self.bound == "auto" and self.candidate == "carry":
             names = PAPER
@@ -402,10 +401,6 @@ class ChangedModel:
         """Bounds of the retrained scores of some queries around the carried model and the best candidate: nothing is trained until labels are decided."""
         if self._several:
             return self._class_bounds(queries)
-        if self._held and self._local is not None:
-            found = self._local.score_bounds(queries)
-            if np.all(found[1] - found[0] <= MUCH_NARROWER * self._measure_carried_width(queries)):
-                return ScoreBounds(*found)
         return ScoreBounds(*score_bounds(self.regions, queries, self._dead))
 
     def _class_bounds(self, queries: Matrix) -> ScoreBounds:
@@ -456,16 +451,6 @@ class ChangedModel:
         early = "newton" if stepped else "carry"
         counts = {early: int(first.sum()), "training": int((last & ~first).sum()), "undetermined": int((~last).sum())}
         return {stage: count for stage, count in counts.items() if count}
-
-    def _measure_carried_width(self, queries: Matrix) -> Array:
-        """At most about the widths of the intervals of a ball around the carried model: it holds the optimum, where the local ellipsoid is small."""
-        assert self._local is not None
-        squares = queries.squared_row_norms()
-        if self.problem.fit_intercept:
-            # It is known from the scores of the rows: as far as these are.
-            totals = self.problem.totals
-            squares = squares + totals.norm**2 / totals.weight_sum
-        return 2.0 * float(np.linalg.norm(self._local.point.coef - self._start[1].coef)) * np.sqrt(squares)
 
     @property
     def _dead(self) -> NDArray[np.bool_] | None:

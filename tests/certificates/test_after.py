@@ -288,13 +288,13 @@ def test_a_training_takes_over_where_newton_steps_cycle_between_kinks():
     assert np.max(stepped.upper - stepped.lower) > 1.0
 
 
-def test_a_query_without_entries_does_not_ask_the_carried_model(monkeypatch):
-    """Its score is the intercept: narrow enough beside what the rows' scores leave of it, though its own norm is zero."""
+def test_the_carried_model_is_not_certified_where_newton_steps_suffice(monkeypatch):
+    """Its certificate costs as much as the steps, and its regions are wide beside the ellipsoid after these: also for a query without entries."""
 
     def refuse(*_):
-        raise AssertionError("regions around the carried model were asked")
+        raise AssertionError("the carried model was certified")
 
-    monkeypatch.setattr("glru.changed.score_bounds", refuse)
+    monkeypatch.setattr("glru.changed.certify", refuse)
     random = np.random.default_rng(3)
     X = (random.random((80, 6)) < 0.3) * 1.0
     y = np.where(X @ random.normal(size=6) + 0.5 * random.normal(size=80) > 0.3, 1, -1)

@@ -463,8 +463,8 @@ class LocalRows:
         self.candidates: dict[int, Array] = {}
         self._expansion: Expansion | None = None
         self._errors: Array | None = None
-        # The rows that second derivatives along their steps were last asked of, and these: rows that stay open are asked about again.
-        self._along: tuple[Rows, Array] = np.empty(0, dtype=np.intp), np.empty((0, 0))
+        # The rows that second-order terms were last asked of, and these: rows that stay open are asked about again.
+        self._known_terms: tuple[Rows, Array] | None = None
         with np.errstate(over="ignore", invalid="ignore"):
             self._find_base(start)
         self.usable = self.eta < MAX_ETA
@@ -842,14 +842,11 @@ class LocalRows:
         ``places``: the rows in these coordinates, ``own``: what the steps do to the rows' own scores, ``n_steps``: how many there are in all batches. All removals have one factor.
         """
         assert self.factors[0] == self.factors[1]
-        kept, found = self._along
-        if kept.size < rows.size or not np.isin(rows, kept).all():
-            found = self.third.along(steps, n_steps)
-            kept, found = self._along = (
-                rows,
-                found - places * (0.5 * self.third.weighted[rows] * np.square(own))[:, None],
-            )
-        return found if kept.size == rows.size else found[np.searchsorted(kept, rows)]
+        if self._known_terms is None or not np.isin(rows, self._known_terms[0]).all():
+            mine, order = (0.5 * self.third.weighted[rows] * np.square(own))[:, None], np.argsort(rows)
+            self._known_terms = rows[order], (self.third.along(steps, n_steps) - places * mine)[order]
+        known, found = self._known_terms
+        return found[np.searchsorted(known, rows)]
 
     @cached_property
     def gradients(self) -> Gradients:
@@ -958,27 +955,25 @@ class RowCandidates:
         exponents = base.constant * found.moved
         bounds = base.bound_by_ellipsoids(self.removals, largest, centers, nu, exponents, errors, moves)
         floors = found.rounding / self._share_roots
-        open_ = np.flatnonzero(~to_host(self.decided(*bounds)))
-        for far, half in self._bound_far(found, bounds[1] - bounds[0], nu <= FLOOR_FACTOR * floors, open_):
+        widths = np.where(self.decided(*bounds), 0.0, bounds[1] - bounds[0])
+        for far, half in self._bound_far(found, widths, nu <= FLOOR_FACTOR * floors):
             closer = base.widen(centers[far], half + errors[far], np.ones(far.size))
             bounds[0][far], bounds[1][far] = intersect((bounds[0][far], bounds[1][far]), closer)
             floors[far] = 0.0
         return Certified(*bounds, nu, floors)
 
-    def _bound_far(
-        self, found: Measured, widths: Array, rounded: NDArray[np.bool_], open_: Rows
-    ) -> Iterator[tuple[Rows, Array]]:
+    def _bound_far(self, found: Measured, widths: Array, rounded: NDArray[np.bool_]) -> Iterator[tuple[Rows, Array]]:
         """An upper bound of how far the scores of some left-out rows are from those at the optima, where curvatures may have changed much since the base.
 
-        ``rounded``: the candidates whose gradients are rounding in the metric of the base; ``open_``: those that are asked about.
+        ``widths``: of the intervals so far, 0 where these are narrow enough; ``rounded``: the candidates whose gradients are rounding in the metric of the base.
         """
-        far = self._find_far(found, widths, open_)
+        far = self._find_far(found, widths)
         if far.size:
             yield far, self.removals.norms[far] * self._bound_followed_radii(found, far)
         balls = self.family.balls
         if balls is not None:
             moved = rounded | ~np.isfinite(widths) | (self.family.base.constant * found.moved > MAX_EXPONENT)
-            far = open_[moved[open_]]
+            far = np.flatnonzero(moved & (widths > 0.0))
             if far.size:
                 far = far[balls.find_promising(found.take(far, self.arrays), self.arrays.take(self.models, far))]
             if far.size:
@@ -1004,9 +999,9 @@ class RowCandidates:
 
         return piece_radius(found.nu, self.removals.metric_shares, lost)
 
-    def _find_far(self, found: Measured, known: Array, open_: Rows) -> Rows:
-        """The open candidates whose radius is infinite (in ``known``) because some row's curvature may have changed much."""
-        base, far = self.family.base, open_[~np.isfinite(known[open_])]
+    def _find_far(self, found: Measured, known: Array) -> Rows:
+        """The candidates whose radius is infinite (in ``known``) because some row's curvature may have changed much."""
+        base, far = self.family.base, np.flatnonzero(~np.isfinite(known))
         if not (far.size and base.constant > 0.0 and self.family.problem.in_memory and self.arrays.stable):
             return far[:0]
         # Beyond this even the rows of the least norm considered, unmoved, would leave the radius infinite.
@@ -1045,7 +1040,7 @@ class RowCandidates:
             return radii, radii, nu
         base, largest = self.family.base, self.family.largest_norm
         here, ahead = base.radii(self.removals, largest, nu, base.constant * found.moved, found.rounding)
-        far = self._find_far(found, here, np.arange(here.size))
+        far = self._find_far(found, here)
         if far.size:
             here[far] = np.minimum(here[far], self._bound_followed_radii(found, far))
         return here, ahead, nu
