@@ -604,9 +604,6 @@ MUTANTS: dict[str, Mutant] = {
     "tenth-of-the-norms-of-chord-steps": Mutant("glru.updates.chord_folds:compute_growth", scaled(0.1), FOLDS),
     "gradients-of-chord-steps-taken-as-exact": Mutant("glru.updates.chord_folds:FoldRows.errors", scaled(0.0), FOLDS),
     "curvatures-that-do-not-move": Mutant("glru.updates.row_models:RowModels.exponent", scaled(0.0), FAMILIES),
-    "tenth-of-the-radius-of-quick-rows": Mutant(
-        "glru.updates.wide_rows:WideRows._bound_by_sizes", inside(local_radius=scaled(0.1)), FAMILIES
-    ),
     "tenth-of-the-gradient-of-wide-rows": Mutant(
         "glru.updates.wide_rows:WideRows.gradient_norms", scaled(0.1), FAMILIES
     ),

@@ -214,8 +214,11 @@ class SingleRemovals(OneScore):
         return has_support(self.problem) and self.run.uniform and self.run.bound in ("auto", "local")
 
     def has_wide_newton(self) -> bool:
-        """Whether a factor over the rows costs less than training the open rows by products."""
-        return self.has_wide() and estimate_ball_cost(self.problem, self.run.n_open) < self._estimate_trainings()
+        """Whether a factor over the rows costs less than training the open rows by products; intervals of losses without a closed form are left to more steps."""
+        asked = self.run.only_labels or not self.problem.loss.self_concordance
+        return (
+            asked and self.has_wide() and estimate_ball_cost(self.problem, self.run.n_open) < self._estimate_trainings()
+        )
 
     def has_wide_steps(self) -> bool:
         """Whether steps of all open rows at once cost less than training these by products."""

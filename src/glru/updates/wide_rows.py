@@ -21,7 +21,6 @@ from glru.bounds import Bounds, intersect
 from glru.linalg import FEW, TINY, UNIT, Array, Entries, add_work, gamma, length, to_host
 from glru.metric.rows import MANY_SOLVES, Leverages, RowMetric
 from glru.problem import Problem
-from glru.regions.local import local_radius
 from glru.solution import Solution
 from glru.updates.batch import Certified, Decided, Tightened, tighten
 from glru.updates.carried_rows import removal_factors
@@ -154,18 +153,13 @@ class WideRows(RowModels):
         return self.arrays.entries(scores, (rows, np.arange(rows.size)))
 
     def bound_quickly(self, rows: Rows) -> Bounds:
-        """Bounds of the removed rows' scores after one Newton step each, from the sizes of the forces or by a ball."""
-        if not self.local:
-            return self.bound_by_balls(rows, lambda lower, _: np.zeros(lower.shape, dtype=bool), 1)
+        """Bounds of the removed rows' scores after one Newton step each, in closed form or by a ball; infinite where neither applies."""
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
-        places = self.usable(rows)
         if self.has_closed_form:
+            places = self.usable(rows)
             lower[places], upper[places] = self._closed_form(rows[places], self.metric.leverages)
-        else:
-            duals, _, scores, errors = self.first(rows[places])
-            lower[places], upper[places] = self._bound_by_sizes(
-                (rows[places], np.arange(places.size)), duals, scores, errors
-            )
+        elif self.has_balls:
+            return self.bound_by_balls(rows, lambda lower, _: np.zeros(lower.shape, dtype=bool), 1)
         return lower, upper
 
     @property
@@ -289,31 +283,6 @@ class WideRows(RowModels):
             moved,
             (first * (1.0 + FEW), second * (1.0 + FEW)),
         )
-
-    def _bound_by_sizes(self, entries: Entries, duals: Any, scores: Any, errors: Errors) -> Bounds:
-        """Bounds from the sizes of the forces alone: ``|g|^2 <= sum_k e_k^2 / d_k``, and ``|g| <= sum_k |e_k| |x_k|``."""
-        arrays, side, metric, rows = self.arrays, self.side, self.metric, entries[0]
-        known, strong = self.known(rows), metric.strong
-        growth = known.growth[known.places(rows)]
-        forces, sizes, exponent = self._forces(entries, duals, scores, errors)
-        free_norms = metric.free_norm * growth if side.n_free else np.zeros(rows.size)
-        # Divided first: squares of small forces may underflow where these terms do not.
-        scaled = (
-            forces
-            * arrays.put(np.sqrt(np.divide(1.0, metric.curvatures, out=np.zeros(strong.size), where=strong)))[:, None]
-        )
-        squares = arrays.inner(scaled, scaled) * (1.0 + gamma(strong.size + 16))
-        nu = np.sqrt(squares) + self.border_gradients(duals, free_norms)
-        if not strong.all():
-            weak = arrays.xp.abs(forces)
-            nu = nu + to_host(arrays.put(np.where(strong, 0.0, side.norms)) @ weak) * (1.0 + FEW)
-            nu = nu + to_host(arrays.put(np.where(strong, 0.0, side.border_norms)) @ weak) * free_norms * (1.0 + FEW)
-        nu = (nu + self.rounding(metric.spread(errors), self.norm_sums(sizes), exponent, free_norms)) * (
-            1.0 + FEW
-        ) + TINY
-        radius = local_radius(self.constant, self.largest_norm * growth, nu, exponent)
-        half = known.norms_without[known.places(rows)] * radius + side.norms[rows] * errors[0] + errors[1]
-        return self.widened(arrays.entries(scores, entries), half)
 
     def _forces(self, entries: Entries, duals: Any, scores: Any, errors: Errors) -> tuple[Any, Any, Array]:
         """The forces of models without one row each, the sizes of their parts, and how far the curvatures may be off."""
