@@ -21,7 +21,7 @@ from glru.cli.options import DataOptions, LossOptions, StrengthOptions
 from glru.datasets import Contents, Prepared
 from glru.datasets.check import Check, describe_features
 from glru.datasets.files import STANDARD_INPUT, expand
-from glru.datasets.preparation import Targets, find_target, has_gaps
+from glru.datasets.preparation import TargetEncoding, find_target, has_gaps
 from glru.linalg import Array, RawMatrix
 from glru.losses import LOSSES
 from glru.sklearn import adapt
@@ -86,7 +86,7 @@ def make_job(data: DataOptions, loss: LossOptions, strength: StrengthOptions, fi
     return Job(prepared, problem, facts, time.perf_counter() - begin, check)
 
 
-def _check_loss(loss: glru.losses.Loss, name: str | None, targets: Targets) -> None:
+def _check_loss(loss: glru.losses.Loss, name: str | None, targets: TargetEncoding) -> None:
     """Refuse a two-class loss for more classes, and a multinomial loss for two."""
     if targets.classes is None or loss.several == (len(targets.classes) > 2):
         return

@@ -121,7 +121,7 @@ class Contents:
 
 @final
 @dataclass(frozen=True)
-class Place:
+class FileSource:
     """A file, its format, and the options of :func:`read`."""
 
     path: Path
@@ -225,8 +225,8 @@ def read(
         options: dict[str, Any] = {"format": format, "delimiter": delimiter, "header": header, "encoding": encoding}
         return _concatenate(path, [read(part, decimal=decimal, missing=missing, **options) for part in parts])
     form, opener = _format_of(path, format)
-    place = Place(path, form, opener, delimiter, header, zero_based, n_columns, encoding, decimal, tuple(missing))
-    readers: dict[Format, Callable[[Place], Contents]] = {
+    source = FileSource(path, form, opener, delimiter, header, zero_based, n_columns, encoding, decimal, tuple(missing))
+    readers: dict[Format, Callable[[FileSource], Contents]] = {
         "csv": _read_text,
         "tsv": _read_text,
         "parquet": _read_parquet,
@@ -234,7 +234,7 @@ def read(
         "libsvm": _read_libsvm,
     }
     with explain_damage(path):
-        return readers[form](place)
+        return readers[form](source)
 
 
 def _concatenate(path: Path, parts: list[Contents]) -> Contents:
@@ -299,47 +299,47 @@ def require_polars() -> Any:
     return require("polars", "cli", "reading tables (CSV, TSV, Parquet)")
 
 
-def _read_parquet(place: Place) -> Contents:
+def _read_parquet(source: FileSource) -> Contents:
     pl = require_polars()
 
-    with place.open() as file:
+    with source.open() as file:
         data = file.read()
     try:
         table = pl.read_parquet(io.BytesIO(data))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise ValueError(f"{place.path} is not a Parquet file, or is cut short: {_first_line(error)}.") from None
-    return _wrap_table(place, table)
+        raise ValueError(f"{source.path} is not a Parquet file, or is cut short: {_first_line(error)}.") from None
+    return _wrap_table(source, table)
 
 
-def _read_text(place: Place) -> Contents:
+def _read_text(source: FileSource) -> Contents:
     pl = require_polars()
 
-    with place.open() as file:
-        data, notes = _decode(place, file.read())
+    with source.open() as file:
+        data, notes = _decode(source, file.read())
     # Lines of blanks are empty ones.
     data = re.sub(rb"(?m)^[ \t]+(\r?)$", rb"\1", _strip_comments(data))
-    delimiter = _find_delimiter(place, data)
-    names = _check_lines(place, data, delimiter)
+    delimiter = _find_delimiter(source, data)
+    names = _check_lines(source, data, delimiter)
 
     def parse(decimal_comma: bool) -> Any:
         try:
             return pl.read_csv(
                 data,
                 separator=delimiter,
-                has_header=place.header,
+                has_header=source.header,
                 infer_schema_length=None,
-                null_values=[*MISSING, *place.missing],
+                null_values=[*MISSING, *source.missing],
                 decimal_comma=decimal_comma,
             )
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            raise ValueError(f"{place.path} cannot be read: {_first_line(error)}.") from None
+            raise ValueError(f"{source.path} cannot be read: {_first_line(error)}.") from None
 
     table = parse(False)
-    comma = _has_decimal_comma(table, delimiter) if place.decimal is None else place.decimal == ","
+    comma = _has_decimal_comma(table, delimiter) if source.decimal is None else source.decimal == ","
     if comma:
         # Otherwise 1.234, which is a thousand and more here, would already have been read as a fraction.
         table = parse(delimiter != ",")
-        notes += ["decimal commas"] if place.decimal is None else []
+        notes += ["decimal commas"] if source.decimal is None else []
     table.columns = names
     table = table.drop(
         [name for name in names if name.startswith(UNNAMED) and table[name].null_count() == table.height]
@@ -347,24 +347,24 @@ def _read_text(place: Place) -> Contents:
     if re.search(rb"\n\r?\n", data):
         table = table.filter(pl.any_horizontal(pl.all().is_not_null()))
     table, read_as = _convert_numbers(_convert_dates(table), comma)
-    return _wrap_table(place, table, (*notes, *read_as), comma)
+    return _wrap_table(source, table, (*notes, *read_as), comma)
 
 
-def _decode(place: Place, data: bytes) -> tuple[bytes, list[str]]:
+def _decode(source: FileSource, data: bytes) -> tuple[bytes, list[str]]:
     """The text in UTF-8, and a note if its encoding was another one."""
     mark = next((name for start, name in BYTE_ORDER_MARKS.items() if data.startswith(start)), None)
-    encoding = place.encoding or mark
+    encoding = source.encoding or mark
     try:
         if encoding is not None:
             return data.decode(encoding).encode(), []
         data.decode()
     except LookupError:
-        raise ValueError(f"the encoding of {place.path} must be known to Python; got {encoding!r}.") from None
+        raise ValueError(f"the encoding of {source.path} must be known to Python; got {encoding!r}.") from None
     except UnicodeDecodeError as error:
         if encoding is not None:
-            raise ValueError(f"{place.path} must be text in {encoding}; it is not ({error.reason}).") from None
+            raise ValueError(f"{source.path} must be text in {encoding}; it is not ({error.reason}).") from None
         if b"\0" in data[:1000]:
-            raise ValueError(f"{place.path} must be text; it holds binary data.") from None
+            raise ValueError(f"{source.path} must be text; it holds binary data.") from None
         return data.decode("cp1252", "replace").encode(), ["text in Windows-1252, not UTF-8 (or give encoding='...')"]
     return data, []
 
@@ -380,9 +380,9 @@ def _strip_comments(data: bytes) -> bytes:
     return re.sub(rb"(?m)^#.*\n?", b"", data.lstrip())
 
 
-def _find_delimiter(place: Place, data: bytes) -> str:
+def _find_delimiter(source: FileSource, data: bytes) -> str:
     """The column separator: as given, or the one that splits all of the first lines into the same number of fields."""
-    given = place.delimiter
+    given = source.delimiter
     if given is not None:
         if len(given) != 1 or not given.isascii() or given in '"\r\n':
             raise ValueError(
@@ -390,7 +390,7 @@ def _find_delimiter(place: Place, data: bytes) -> str:
                 "',', ';', '|' or a tab."
             )
         return given
-    usual = "\t" if place.format == "tsv" else ","
+    usual = "\t" if source.format == "tsv" else ","
     lines = [line for line in data[:200_000].decode("utf-8", "ignore").split("\n")[:50] if line.strip()]
     # The last line may be cut off; quotes may hold line breaks.
     sample = lines[:-1] or lines
@@ -404,39 +404,39 @@ def _find_delimiter(place: Place, data: bytes) -> str:
     return usual
 
 
-def _check_lines(place: Place, data: bytes, delimiter: str) -> list[str]:
+def _check_lines(source: FileSource, data: bytes, delimiter: str) -> list[str]:
     """The names of the columns; an error where the file is not a table with distinct names."""
     lines = data.strip().split(b"\n", 1)
     first = lines[0].decode("utf-8", "replace")
     if "\0" in first:
-        raise ValueError(f"{place.path} must be text; its first line holds binary data.")
+        raise ValueError(f"{source.path} must be text; its first line holds binary data.")
     try:
         names = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
     except csv.Error as error:
-        raise ValueError(f"{place.path} must be a table; its first line is not one of its lines ({error}).") from None
+        raise ValueError(f"{source.path} must be a table; its first line is not one of its lines ({error}).") from None
     if len(names) < 2:
-        raise ValueError(f"{place.path} must have at least two columns; its first line has {len(names)}.")
-    if place.header:
+        raise ValueError(f"{source.path} must have at least two columns; its first line has {len(names)}.")
+    if source.header:
         names = [name or f"{UNNAMED}{k}" for k, name in enumerate(names)]
-        _check_names(place, names)
+        _check_names(source, names)
     last = lines[-1].rsplit(b"\n", 1)[-1].decode("utf-8", "replace")
     found = last.count(delimiter) + 1
     if '"' not in last and found < len(names):
         raise ValueError(
-            f"{place.path} seems to be cut short: its last line has {found} of {len(names)} columns. Copy it again."
+            f"{source.path} seems to be cut short: its last line has {found} of {len(names)} columns. Copy it again."
         )
-    return names if place.header else [f"x{k}" for k in range(len(names))]
+    return names if source.header else [f"x{k}" for k in range(len(names))]
 
 
-def _check_names(place: Place, names: list[str]) -> None:
+def _check_names(source: FileSource, names: list[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise ValueError(
-            f"{place.path} must have distinct column names; more than once: {list_some(twice, repr)}. Rename them."
+            f"{source.path} must have distinct column names; more than once: {list_some(twice, repr)}. Rename them."
         )
     if all(_is_number(name) for name in names):
         raise ValueError(
-            f"the first line of {place.path} must hold the names of the columns; it holds numbers ({', '.join(names[:3])}, "
+            f"the first line of {source.path} must hold the names of the columns; it holds numbers ({', '.join(names[:3])}, "
             "...). If there is no such line, give header=False."
         )
 
@@ -564,20 +564,20 @@ def parse_numbers(values: Any, decimal_comma: bool) -> tuple[Any, list[str]]:
     return complete, notes
 
 
-def _wrap_table(place: Place, table: Any, notes: tuple[str, ...] = (), has_comma: bool = False) -> Contents:
+def _wrap_table(source: FileSource, table: Any, notes: tuple[str, ...] = (), has_comma: bool = False) -> Contents:
     if table.height == 0 or table.width == 0:
-        raise ValueError(f"{place.path} must hold at least one row and one column; it has {table.height} rows.")
-    return Contents(place.path, tuple(table.columns), table=table, notes=notes, has_comma=has_comma)
+        raise ValueError(f"{source.path} must hold at least one row and one column; it has {table.height} rows.")
+    return Contents(source.path, tuple(table.columns), table=table, notes=notes, has_comma=has_comma)
 
 
 def _first_line(error: BaseException) -> str:
     return str(error).strip().split("\n")[0].rstrip(".")
 
 
-def _read_npz(place: Place) -> Contents:
+def _read_npz(source: FileSource) -> Contents:
     """Read a dense ``X`` or the parts of a CSR matrix, and ``y`` if the file has it."""
     try:
-        with place.open() as file:
+        with source.open() as file:
             if file.read(6) == np.lib.format.MAGIC_PREFIX:
                 raise ValueError("it is a single array, not an NPZ file. Save it with numpy.savez(path, X=..., y=...).")
             with open_archive(file, packed=True) as archive:
@@ -586,8 +586,8 @@ def _read_npz(place: Place) -> Contents:
             if y is not None and y.dtype.kind not in "fiubUS":
                 raise ValueError(f"y must hold numbers or text; got dtype {y.dtype}.")
     except ValueError as error:
-        raise ValueError(f"{place.path} cannot be read: {error}") from None
-    return _wrap_matrix(place, X, y)
+        raise ValueError(f"{source.path} cannot be read: {error}") from None
+    return _wrap_matrix(source, X, y)
 
 
 def _read_matrix(archive: Archive) -> RawMatrix:
@@ -611,36 +611,38 @@ def _read_matrix(archive: Archive) -> RawMatrix:
     return matrix
 
 
-def _read_libsvm(place: Place) -> Contents:
+def _read_libsvm(source: FileSource) -> Contents:
     """Read a sparse matrix and its targets, line by line."""
     from sklearn.datasets import load_svmlight_file
 
     try:
-        with place.open() as file:
-            X, y = load_svmlight_file(file, n_features=place.n_columns, zero_based=place.zero_based)
+        with source.open() as file:
+            X, y = load_svmlight_file(file, n_features=source.n_columns, zero_based=source.zero_based)
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"{place.path} is not a LIBSVM file{_locate_fault(place)}: {error}") from None
-    return _wrap_matrix(place, sp.csr_array(X), y)
+        raise ValueError(f"{source.path} is not a LIBSVM file{_locate_fault(source)}: {error}") from None
+    return _wrap_matrix(source, sp.csr_array(X), y)
 
 
-def _wrap_matrix(place: Place, X: RawMatrix, y: NDArray[Any] | None) -> Contents:
+def _wrap_matrix(source: FileSource, X: RawMatrix, y: NDArray[Any] | None) -> Contents:
     """The contents of a matrix file; its columns are named by their positions."""
     if 0 in X.shape:
-        raise ValueError(f"{place.path} must hold at least one row and one column; it has {X.shape[0]} x {X.shape[1]}.")
-    if X.shape[1] > max(MAX_COLUMNS, place.n_columns or 0):
         raise ValueError(
-            f"{place.path} must have at most {MAX_COLUMNS} columns; it has {X.shape[1]}. If that is meant, say so: "
+            f"{source.path} must hold at least one row and one column; it has {X.shape[0]} x {X.shape[1]}."
+        )
+    if X.shape[1] > max(MAX_COLUMNS, source.n_columns or 0):
+        raise ValueError(
+            f"{source.path} must have at most {MAX_COLUMNS} columns; it has {X.shape[1]}. If that is meant, say so: "
             f"n_columns={X.shape[1]}."
         )
     if y is not None and y.shape != (X.shape[0],):
-        raise ValueError(f"{place.path}: y must have one entry per row of X, shape ({X.shape[0]},); got {y.shape}.")
-    return Contents(place.path, tuple(map(str, range(X.shape[1]))), X=as_matrix(X).data, y=y)
+        raise ValueError(f"{source.path}: y must have one entry per row of X, shape ({X.shape[0]},); got {y.shape}.")
+    return Contents(source.path, tuple(map(str, range(X.shape[1]))), X=as_matrix(X).data, y=y)
 
 
-def _locate_fault(place: Place) -> str:
+def _locate_fault(source: FileSource) -> str:
     """Describe the first line that cannot be read; empty if every line alone is valid."""
-    lowest = 0 if place.zero_based else 1
-    with place.open() as file:
+    lowest = 0 if source.zero_based else 1
+    with source.open() as file:
         for number, line in enumerate(file, start=1):
             try:
                 label, *pairs = line.split(b"#")[0].split() or [b"0"]

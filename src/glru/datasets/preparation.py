@@ -38,7 +38,7 @@ MAX_DENSE_BYTES = 16 << 30
 
 @final
 @dataclass(frozen=True, eq=False)
-class Targets:
+class TargetEncoding:
     """What the numbers of ``y`` stand for."""
 
     column: str | None  # the column of the table; None for a matrix
@@ -47,7 +47,9 @@ class Targets:
     classes: tuple[str, ...] | None
 
     @classmethod
-    def fit(cls, values: Sequence[Any], column: str | None, positive: str | None, task: Task | None) -> "Targets":
+    def fit(
+        cls, values: Sequence[Any], column: str | None, positive: str | None, task: Task | None
+    ) -> "TargetEncoding":
         """Learn what some targets stand for."""
         what = f"the target {column!r}" if column else "the target y"
         _require_known(values, what)
@@ -114,7 +116,7 @@ class Prepared:
         Names of the rows.
     id_column : str or None
         The column that they come from.
-    targets : Targets
+    targets : TargetEncoding
         What the targets stand for.
     columns : array of int
         The columns of the source that are used.
@@ -140,7 +142,7 @@ class Prepared:
     origins: tuple[str, ...]
     ids: tuple[str, ...] | None
     id_column: str | None
-    targets: Targets
+    targets: TargetEncoding
     columns: NDArray[np.intp]
     is_table: bool
     imputed: bool
@@ -287,12 +289,12 @@ def prepare(
         if task == "classification" and data.task == "regression":
             raise ValueError(f"{data.name} is a regression; use a regression loss (squared, huber).")
         task = task or data.task
-        targets, y = Targets("y", task, data.classes if task == "classification" else None), data.y
+        targets, y = TargetEncoding("y", task, data.classes if task == "classification" else None), data.y
     else:
         contents, source = data, str(data.path)
         column = find_target(data, target)
         values = _read_targets(data, column)
-        targets = Targets.fit(values, column, positive, task)
+        targets = TargetEncoding.fit(values, column, positive, task)
         y = targets.encode(values)
     is_table = contents.table is not None
     used = _choose_columns(contents, [targets.column if is_table else None, ids, *drop])

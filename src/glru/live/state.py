@@ -35,7 +35,7 @@ from glru.penalties import Penalty
 from glru.problem import Problem
 from glru.regions.classes import has_classes
 from glru.sklearn import Adapted
-from glru.sklearn.objectives import Objective, Targets
+from glru.sklearn.objectives import EstimatorObjective, Targets
 from glru.solution import Solution
 
 Key = str | int | float | bool | None
@@ -54,7 +54,7 @@ LABELS = ("str", "object", "bool", *INTEGERS, "float32", "float64")
 class ModelSpec:
     """The objective of a live model, its classes and its column names."""
 
-    objective: Objective  # what the estimator minimises
+    objective: EstimatorObjective  # what the estimator minimises
     targets: Targets  # the classes and their weights, without any rows
     column_names: tuple[str, ...] | None  # the names of the user's columns, where they have names
 
@@ -204,7 +204,7 @@ class ModelSpec:
             raise ValueError("targets do not fit the loss")
         if classes is not None and (classes.size > 2) != loss.several:
             raise ValueError("there must be two classes, or more for a multinomial model")
-        objective = Objective(
+        objective = EstimatorObjective(
             loss=loss,
             quadratic=strengths[0],
             absolute=strengths[1],
@@ -218,7 +218,7 @@ class ModelSpec:
         return cls(objective, targets, None if names is None else tuple(str(name) for name in names))
 
 
-def _empty_targets(objective: Objective, classes: NDArray[Any] | None, factors: tuple[float, ...]) -> Targets:
+def _empty_targets(objective: EstimatorObjective, classes: NDArray[Any] | None, factors: tuple[float, ...]) -> Targets:
     """Targets without any rows; they convert the targets of new rows."""
     weights = None
     if classes is not None and set(factors) != {1.0}:

@@ -40,7 +40,7 @@ from glru.solution import Status, make_solution
 
 SCHEMA = "glru-live/2"
 
-Arrays = dict[str, np.ndarray]
+ArrayDict = dict[str, np.ndarray]
 
 
 @final
@@ -77,7 +77,7 @@ def save(path: str | os.PathLike[str], saved: Saved, token: str, known: Collecti
         write_atomically(target, write)
 
 
-def pack(saved: Saved, token: str) -> Arrays:
+def pack(saved: Saved, token: str) -> ArrayDict:
     """Everything a live model is as plain arrays, one of which is a JSON document."""
     arrays, document = _to_arrays(saved)
     text = json.dumps({**document, "token": token}, allow_nan=False)
@@ -142,11 +142,11 @@ def _remove_old_parts(target: Path) -> None:
         return
 
 
-def _to_arrays(saved: Saved) -> tuple[Arrays, dict[str, Any]]:
+def _to_arrays(saved: Saved) -> tuple[ArrayDict, dict[str, Any]]:
     state = saved.state
     solution, pending = state.solution, state.pending
     trained_keys = () if pending.keys is None else pending.keys.keys
-    arrays: Arrays = {
+    arrays: ArrayDict = {
         **_matrix_to_arrays("X", pending.base.matrix),
         "y": pending.base.y.astype(np.float64),
         "weight": pending.base.sample_weight,
@@ -183,11 +183,11 @@ def _to_arrays(saved: Saved) -> tuple[Arrays, dict[str, Any]]:
     return arrays, document
 
 
-def _matrix_to_arrays(name: str, X: Matrix) -> Arrays:
+def _matrix_to_arrays(name: str, X: Matrix) -> ArrayDict:
     return {f"{name}_{part}" if part else name: array for part, array in X.parts.items()}
 
 
-def unpack(arrays: Arrays) -> Saved:
+def unpack(arrays: ArrayDict) -> Saved:
     """What :func:`pack` packed; an error where the arrays are not that."""
     document = parse_json(arrays["document"].tobytes().decode())
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
@@ -201,7 +201,7 @@ def unpack(arrays: Arrays) -> Saved:
     )
 
 
-def _read_state(arrays: Arrays, document: dict[str, Any]) -> State:
+def _read_state(arrays: ArrayDict, document: dict[str, Any]) -> State:
     spec, stored = ModelSpec.from_json(document["terms"]), document["solution"]
     X = _read_matrix("X", arrays)
     y, weight = _read_targets("", arrays, X.shape[0], spec)
@@ -225,7 +225,7 @@ def _read_state(arrays: Arrays, document: dict[str, Any]) -> State:
     return State.from_pending(spec, solution, pending, int(document["revision"]), document["exhausted"] is True)
 
 
-def _read_pending(arrays: Arrays, document: dict[str, Any], problem: Problem, spec: ModelSpec) -> Pending:
+def _read_pending(arrays: ArrayDict, document: dict[str, Any], problem: Problem, spec: ModelSpec) -> Pending:
     gone_rows = _read_positions("gone_rows", arrays, problem.n_rows)
     gone_columns = _read_positions("gone_columns", arrays, problem.n_columns)
     blocks = []
@@ -270,7 +270,7 @@ def _attach_keys(pending: Pending, new: Rows | None, document: dict[str, Any]) -
     return found
 
 
-def _read_targets(prefix: str, arrays: Arrays, size: int, spec: ModelSpec) -> tuple[Array, Array]:
+def _read_targets(prefix: str, arrays: ArrayDict, size: int, spec: ModelSpec) -> tuple[Array, Array]:
     y, weight = _read_vector(f"{prefix}y", arrays, size), _read_vector(f"{prefix}weight", arrays, size)
     if spec.objective.loss.several:
         wrong = not np.all(np.isin(y, np.arange(spec.n_classes)))
@@ -282,7 +282,7 @@ def _read_targets(prefix: str, arrays: Arrays, size: int, spec: ModelSpec) -> tu
     return y, weight
 
 
-def _read_matrix(name: str, arrays: Arrays) -> Matrix:
+def _read_matrix(name: str, arrays: ArrayDict) -> Matrix:
     if name in arrays:
         X = arrays[name]
         if X.ndim != 2 or X.dtype != np.float64 or not np.all(np.isfinite(X)):
@@ -298,7 +298,7 @@ def _read_matrix(name: str, arrays: Arrays) -> Matrix:
     return as_matrix(matrix)
 
 
-def _read_vector(name: str, arrays: Arrays, *shape: int) -> Array:
+def _read_vector(name: str, arrays: ArrayDict, *shape: int) -> Array:
     vector = arrays[name]
     if vector.shape != shape or vector.dtype != np.float64 or not np.all(np.isfinite(vector)):
         size = " x ".join(map(str, shape))
@@ -306,7 +306,7 @@ def _read_vector(name: str, arrays: Arrays, *shape: int) -> Array:
     return vector
 
 
-def _read_positions(name: str, arrays: Arrays, size: int) -> Positions:
+def _read_positions(name: str, arrays: ArrayDict, size: int) -> Positions:
     places = arrays[name]
     if places.ndim != 1 or places.dtype != np.int64:
         raise ValueError(f"{name} must hold positions; got {places.dtype} of shape {places.shape}.")

@@ -19,7 +19,7 @@ from glru.losses.logistic import softmax
 from glru.problem import Point, Problem
 from glru.sklearn.column_maps import ColumnChanges, follow
 from glru.sklearn.columns import Splits
-from glru.sklearn.objectives import Objective, Seen, Targets, objective_of, targets_of
+from glru.sklearn.objectives import EstimatorObjective, Seen, Targets, objective_of, targets_of
 from glru.sklearn.preprocessing import Preprocessing, count_rows, fit_steps, is_a, keep_steps, steps_of
 from glru.updates.refits import Refits, Variant, rescale
 
@@ -53,7 +53,7 @@ class Adapted:
     """
 
     estimator: Any  # the linear model, out of its pipeline or wrapper
-    objective: Objective  # what it minimises
+    objective: EstimatorObjective  # what it minimises
     problems: tuple[Problem, ...]  # one problem; one per class where there are more than two
     targets: Targets  # the classes, and what each problem sees of y and of the weights
     preprocessing: Preprocessing | None = None  # the steps in front of the model, fitted to the data
@@ -403,7 +403,9 @@ def _unwrap(estimator: Any) -> tuple[Any, Any, bool]:
     return (estimator.estimator if wrapped else estimator), steps, wrapped
 
 
-def _problems(objective: Objective, targets: Targets, X: Any, names: tuple[str, ...] | None) -> tuple[Problem, ...]:
+def _problems(
+    objective: EstimatorObjective, targets: Targets, X: Any, names: tuple[str, ...] | None
+) -> tuple[Problem, ...]:
     everything = np.arange(X.shape[0])
     if objective.constant is not None and names is not None:
         names = (CONSTANT, *names)

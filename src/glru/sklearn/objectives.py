@@ -37,7 +37,7 @@ TargetKind = Literal["labels", "signs", "numbers"]
 
 @final
 @dataclass(frozen=True)
-class Objective:
+class EstimatorObjective:
     """What an estimator minimises."""
 
     loss: Loss  # the loss of one row
@@ -81,7 +81,7 @@ def penalty_of(quadratic: Strength, absolute: Strength) -> Penalty:
     return ElasticNet(quadratic, absolute) if np.any(quadratic) else L1(absolute)
 
 
-def objective_of(model: Any) -> Objective:
+def objective_of(model: Any) -> EstimatorObjective:
     """The objective of an estimator; if it is not known, an error that names a remedy."""
     kind = type(model)
     package, name = kind.__module__.partition(".")[0], kind.__name__
@@ -99,12 +99,12 @@ def objective_of(model: Any) -> Objective:
     return known(model)
 
 
-def _logistic_regression(model: Any) -> Objective:
+def _logistic_regression(model: Any) -> EstimatorObjective:
     strategy = getattr(model, "multi_class", "auto")
     ratio = _l1_ratio(model)
     strength = 0.0 if model.penalty in (None, "none") else 1.0 / _read_number("C", model.C, True)
     liblinear = model.solver == "liblinear"
-    return Objective(
+    return EstimatorObjective(
         loss=Logistic(),
         quadratic=(1.0 - ratio) * strength,
         absolute=ratio * strength,
@@ -130,7 +130,7 @@ def _l1_ratio(model: Any) -> float:
     return ratio
 
 
-def _linear_svc(model: Any) -> Objective:
+def _linear_svc(model: Any) -> EstimatorObjective:
     if model.multi_class != "ovr":
         raise ValueError(
             f"multi_class={model.multi_class!r} couples the classes in one objective, which is not a glru.Problem. "
@@ -140,7 +140,7 @@ def _linear_svc(model: Any) -> Objective:
     if model.loss not in losses:
         raise ValueError(f"loss must be 'squared_hinge' or 'hinge'; got {model.loss!r}.")
     strength = 1.0 / _read_number("C", model.C, True)
-    return Objective(
+    return EstimatorObjective(
         loss=losses[model.loss],
         quadratic=0.0 if model.penalty == "l1" else strength,
         absolute=strength if model.penalty == "l1" else 0.0,
@@ -152,17 +152,17 @@ def _linear_svc(model: Any) -> Objective:
     )
 
 
-def _ridge(model: Any) -> Objective:
+def _ridge(model: Any) -> EstimatorObjective:
     if np.ndim(model.alpha):
         raise ValueError(
             "alpha must be one number: a strength for each target is not supported. Fit one target at a time."
         )
-    return Objective(Squared(), model.fit_intercept, quadratic=_read_number("alpha", model.alpha))
+    return EstimatorObjective(Squared(), model.fit_intercept, quadratic=_read_number("alpha", model.alpha))
 
 
-def _elastic_net(model: Any) -> Objective:
+def _elastic_net(model: Any) -> EstimatorObjective:
     alpha, ratio = _read_number("alpha", model.alpha), float(model.l1_ratio)
-    return Objective(Squared(), model.fit_intercept, alpha * (1.0 - ratio), alpha * ratio, scaling="mean")
+    return EstimatorObjective(Squared(), model.fit_intercept, alpha * (1.0 - ratio), alpha * ratio, scaling="mean")
 
 
 NAMED_LOSSES: dict[str, dict[str, Callable[[], Loss]]] = {
@@ -172,11 +172,11 @@ NAMED_LOSSES: dict[str, dict[str, Callable[[], Loss]]] = {
 """The losses of :class:`glru.GLRUClassifier` and :class:`glru.GLRURegressor`, whose predictions are scores: by task and name."""
 
 
-def _glru_classifier(model: Any) -> Objective:
+def _glru_classifier(model: Any) -> EstimatorObjective:
     loss = _find_loss(model.loss, "classification")
     # Two classes of the multinomial loss are scikit-learn's case of one score.
     multinomial = loss.several
-    return Objective(
+    return EstimatorObjective(
         loss=Logistic() if multinomial else loss,
         **_read_strengths(model),
         intercept=model.fit_intercept,
@@ -188,11 +188,11 @@ def _glru_classifier(model: Any) -> Objective:
     )
 
 
-def _make_generalised(loss_of: Callable[[Any], Loss]) -> Callable[[Any], Objective]:
+def _make_generalised(loss_of: Callable[[Any], Loss]) -> Callable[[Any], EstimatorObjective]:
     """The objective of a generalised linear model with a loss."""
 
-    def objective(model: Any) -> Objective:
-        return Objective(
+    def objective(model: Any) -> EstimatorObjective:
+        return EstimatorObjective(
             loss_of(model), model.fit_intercept, quadratic=_read_number("alpha", model.alpha), scaling="mean"
         )
 
@@ -247,8 +247,8 @@ def _read_number(name: str, value: Any, positive: bool = False) -> float:
     return number
 
 
-def _refuse_positive(known: Callable[[Any], Objective]) -> Callable[[Any], Objective]:
-    def objective(model: Any) -> Objective:
+def _refuse_positive(known: Callable[[Any], EstimatorObjective]) -> Callable[[Any], EstimatorObjective]:
+    def objective(model: Any) -> EstimatorObjective:
         if model.positive:
             raise ValueError(
                 "positive=True constrains the coefficients, which a glru.Problem does not. Use positive=False."
@@ -312,10 +312,10 @@ def _make_huber_error(model: Any) -> TypeError:
     )
 
 
-OBJECTIVES: dict[str, Callable[[Any], Objective]] = {
+OBJECTIVES: dict[str, Callable[[Any], EstimatorObjective]] = {
     "LogisticRegression": _logistic_regression,
     "LinearSVC": _linear_svc,
-    "LinearRegression": _refuse_positive(lambda model: Objective(Squared(), model.fit_intercept)),
+    "LinearRegression": _refuse_positive(lambda model: EstimatorObjective(Squared(), model.fit_intercept)),
     "Ridge": _refuse_positive(_ridge),
     "RidgeClassifier": _refuse_positive(
         lambda model: replace(_ridge(model), targets="signs", class_weight=model.class_weight, several=True)
@@ -326,7 +326,7 @@ OBJECTIVES: dict[str, Callable[[Any], Objective]] = {
     "GammaRegressor": _make_generalised(lambda model: Gamma()),
     "TweedieRegressor": _make_generalised(_tweedie_loss),
     "GLRUClassifier": _glru_classifier,
-    "GLRURegressor": lambda model: Objective(
+    "GLRURegressor": lambda model: EstimatorObjective(
         _find_loss(model.loss, "regression"), model.fit_intercept, **_read_strengths(model)
     ),
 }
@@ -427,7 +427,7 @@ def _factors(class_weight: Any, y: NDArray[Any]) -> Array:
     return y.size / (counts.size * counts[place])
 
 
-def targets_of(y: Any, n_rows: int, sample_weight: Any, objective: Objective, seen: Seen) -> Targets:
+def targets_of(y: Any, n_rows: int, sample_weight: Any, objective: EstimatorObjective, seen: Seen) -> Targets:
     """Checked targets and weights."""
     weight = _inputs.as_weights(sample_weight, n_rows)
     class_weight = objective.class_weight
