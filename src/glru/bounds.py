@@ -440,11 +440,8 @@ def _accuracy(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:
 
 def _balanced_accuracy(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:
     """The mean over the classes of the share of their rows that is right."""
-    verdicts, places = bounds.verdicts(y), np.unique(y)
-    counts = [np.count_nonzero(y == k) for k in places]
-    low = [np.count_nonzero(verdicts[y == k] > 0) / n for k, n in zip(places, counts, strict=True)]
-    high = [np.count_nonzero(verdicts[y == k] >= 0) / n for k, n in zip(places, counts, strict=True)]
-    return _bound_mean(low, high)
+    parts = [bounds.verdicts(y)[y == k] for k in np.unique(y)]
+    return _bound_mean([float(np.mean(part > 0)) for part in parts], [float(np.mean(part >= 0)) for part in parts])
 
 
 def _macro_f1(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:

@@ -34,14 +34,12 @@ from glru.model_selection.loocv import validate_strengths
 from glru.report import list_path_sections, list_stepwise_sections
 from glru.report.frame import format_interval
 from glru.report.quality import measure_baseline, sampling_interval
+from glru.selection.criteria import INFORMATION
 from glru.sklearn.adapt import adapt_again
 from glru.updates.refits import Refits
 
 PRINTED_STEPS, PRINTED_NAMES = 15, 12
 """Steps and names that are printed."""
-
-INFORMATION = ("aic", "bic")
-"""Criteria that judge by the training rows themselves."""
 
 
 def select(

@@ -28,6 +28,7 @@ from glru.cascade import (
     MAX_FACTORS,
     USUAL_MEMORY,
     Report,
+    Rows,
     measure_smallest_batch,
     reporter,
 )
@@ -50,8 +51,6 @@ from glru.updates.group_rows import GroupRows
 from glru.updates.local_rows import LocalRows, Removals, RowCandidates, RowMoves
 from glru.updates.moments import coordinates
 from glru.updates.second_order import second_order_steps
-
-Rows = NDArray[np.intp]
 
 STAGES = ("closed form", "second order", "newton", "refine", "training", "open")
 """What gave a deletion its radius, in the order of the price; "open": wider than was asked for."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from glru._options import is_whole
 from glru._results import Drawable, Shown, find_display, format_count, make_frame, show_interval
 from glru.bounds import Bounds, Interval, ScoreBounds, shift
+from glru.cascade import Rows
 from glru.deletion.deletions import OPEN, SHORT_ROWS, STAGES, Deletions, delete, require_deletions, weight_slack
 from glru.deletion.intervals import absolute, around, divide, enlarge, middle, negate
 from glru.linalg import FEW, TINY, Array, gamma, length
@@ -19,8 +20,6 @@ from glru.losses import CUT_OFF, Gamma, Hinge, Loss, Squared, Tweedie, WithOffse
 from glru.model_selection.result import HeldOutScores
 from glru.problem import Problem
 from glru.solution import Solution
-
-Rows = NDArray[np.intp]
 
 QUANTITIES = (
     "cooks_distance",

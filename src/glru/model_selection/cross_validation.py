@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from glru._options import Budget
 from glru.bounds import ScoreBounds, concatenate, shift
-from glru.cascade import Report, reporter
+from glru.cascade import Report, Rows, reporter
 from glru.linalg import Array, calm_blas
 from glru.losses import WithOffset
 from glru.model_selection.loocv import ensure_trained, find_usual_width
@@ -20,8 +20,6 @@ from glru.refine import bound_folds
 from glru.regions.classes import require_classes
 from glru.solution import Solution
 from glru.updates.local_rows import require_local
-
-Rows = NDArray[np.intp]
 
 SMALL_RANGE = 64
 """Integer labels within a range of this size are distinguished without sorting."""

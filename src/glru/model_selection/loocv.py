@@ -527,8 +527,10 @@ def validate_strengths(
         solution = ensure_trained(problem, tol, stored, start=solution)
         results.append(leave_one_out(solution, width=width, progress=progress, checkpoint=stored, refits=refits))
     assert criterion is not None
-    pairs = np.array([_value(result, criterion) for result in results])
-    return LOOCVPath(grid, tuple(results), criterion, pairs[:, 0], pairs[:, 1])
+    counts = criterion == "error"
+    ends = [(one.errors_lower, one.errors_upper) if counts else one.metric_bounds(criterion) for one in results]
+    lower, upper = np.array(ends, dtype=np.float64).T
+    return LOOCVPath(grid, tuple(results), criterion, lower, upper)
 
 
 def _choose_criterion(loss: Loss, criterion: HeldOutCriterion | None) -> HeldOutCriterion:
@@ -543,9 +545,3 @@ def _choose_criterion(loss: Loss, criterion: HeldOutCriterion | None) -> HeldOut
     if criterion == "log_loss":
         require_probabilities(criterion, loss)
     return criterion
-
-
-def _value(result: LOOCVResult, criterion: HeldOutCriterion) -> tuple[float, float]:
-    if criterion == "error":
-        return float(result.errors_lower), float(result.errors_upper)
-    return result.metric_bounds(criterion)

@@ -13,8 +13,8 @@ from typing import Any, final
 from glru._extras import require
 from glru.display.scores import MARKS
 
-MAX_PLAIN = 1e9
-"""Larger numbers are written with a power of ten."""
+MAX_PLAIN, MAX_LISTED = 1e9, 200
+"""Larger numbers are written with a power of ten; and the largest number of lines in a table."""
 
 
 def format_number(value: float, digits: int = 4) -> str:

@@ -7,12 +7,11 @@ from scipy.special import expit
 from scipy.stats import binomtest
 
 from glru._results import format_count
+from glru.bounds import Interval
 from glru.display.scores import BLUE, GREY, MARKS, new_axes, shorten
 from glru.linalg import Array
 from glru.model_selection import LOOCVResult
-from glru.report.frame import Cell, Section, draw, format_interval, format_number, table
-
-Interval = tuple[float, float]
+from glru.report.frame import MAX_LISTED, Cell, Section, draw, format_interval, format_number, table
 
 MIN_SPREAD = 10.0
 """Scores must spread over this multiple of the shift of the intercept by one row for a pooled AUC to be trusted."""
@@ -138,9 +137,6 @@ ROC_POINTS = 50
 
 CALIBRATION_BINS, MIN_BIN = 10, 5
 """Most groups of rows in the calibration plot, and the number of rows from which on a group has a share worth showing."""
-
-MAX_LISTED = 200
-"""Coefficients in the table."""
 
 
 def roc_section(result: LOOCVResult) -> Section:

@@ -16,12 +16,9 @@ from glru.display.scores import MAX_DOTS, Display, find_verdicts, measure_leads,
 from glru.linalg import Array
 from glru.losses import Loss
 from glru.model_selection import LOOCVPath, LOOCVResult
-from glru.report.frame import Cell, Section, draw, format_interval, format_number, table
+from glru.report.frame import MAX_LISTED, Cell, Section, draw, format_interval, format_number, table
 from glru.report.quality import calibration_section, roc_section
 from glru.selection import StepwiseResult
-
-MAX_LISTED = 200
-"""Rows in a table."""
 
 KINDS = {1: ("good", "correct"), -1: ("bad", "wrong"), 0: ("open", "open")}
 

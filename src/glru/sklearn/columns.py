@@ -22,10 +22,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru.linalg import UNIT, Array, gamma, to_dense
-from glru.sklearn.preprocessing import count_rows
+from glru.sklearn.preprocessing import Rows, count_rows
 
 Mask = NDArray[np.bool_]
-Rows = NDArray[np.intp]
 Splits = list[tuple[Rows, Rows]]
 
 SAFETY_FACTOR = 4.0

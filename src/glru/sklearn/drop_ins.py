@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._options import PredictMethod, warn_caller
-from glru.cascade import Report
+from glru.cascade import Report, Rows
 from glru.linalg import Array, move_like
-from glru.losses import Gamma, Loss, Tweedie
-from glru.model_selection.cross_validation import CrossValResult, Rows
+from glru.losses import Gamma, Tweedie
+from glru.model_selection.cross_validation import CrossValResult
 from glru.model_selection.loocv import AIM, Aim, Width, leave_one_out, widths_of
 from glru.model_selection.result import LOOCVResult, merge_classes
 from glru.problem import Problem
@@ -72,14 +72,6 @@ def _check_scorer(scoring: Any, classification: bool) -> Any:
     if classification and scoring in (None, "accuracy"):
         return None
     return get_scorer("r2" if scoring is None else scoring)
-
-
-def deviance_scorer(loss: Loss) -> Any:
-    """The ``score`` of a generalised linear model: the share of the deviance explained."""
-    from sklearn.metrics import d2_tweedie_score, make_scorer
-
-    power = loss.power if isinstance(loss, Tweedie) else 2.0 if isinstance(loss, Gamma) else 1.0
-    return make_scorer(d2_tweedie_score, power=power)
 
 
 def score_folds(found: HeldOut, X: Any, y: Any, name: str, scorer: Any, error_score: ErrorScore) -> tuple[Array, Array]:
@@ -436,11 +428,14 @@ def validate_splits(
     asked: Validation, scoring: Any, error_score: ErrorScore, return_indices: bool = False
 ) -> dict[str, Any]:
     """Times and scores of every split; see :func:`glru.cross_validate`."""
-    from sklearn.metrics import make_scorer
+    from sklearn.metrics import d2_tweedie_score, make_scorer
 
     adapted = asked.adapt()
-    if scoring is None and adapted.problems[0].loss.link == "log":
-        scoring = deviance_scorer(adapted.problems[0].loss)
+    loss = adapted.problems[0].loss
+    if scoring is None and loss.link == "log":
+        # The score of a generalised linear model: the share of the deviance explained.
+        power = loss.power if isinstance(loss, Tweedie) else 2.0 if isinstance(loss, Gamma) else 1.0
+        scoring = make_scorer(d2_tweedie_score, power=power)
     scorers = check_scorers(scoring, adapted.classes is not None)
     # Scorers of make_scorer (a name is one) use nothing but predictions of the test rows.
     known = type(make_scorer(max))

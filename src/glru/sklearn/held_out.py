@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from glru._options import UNLIMITED, warn_caller
 from glru.bounds import Bounds, ScoreBounds, concatenate, is_decided
-from glru.cascade import Report, reporter
+from glru.cascade import Report, Rows, reporter
 from glru.duality import explain_missing_optimum
 from glru.linalg import Array, calm_blas, outward
-from glru.model_selection.cross_validation import Rows, count_stages_of_rows, split_rows
+from glru.model_selection.cross_validation import count_stages_of_rows, split_rows
 from glru.model_selection.loocv import leave_one_out
 from glru.refine import Closer, bound_folds, bound_grid, bound_single_fold
 from glru.regions import has_local, has_support
