@@ -406,6 +406,21 @@ def test_a_row_without_weight_is_not_in_the_way():
         assert np.all(np.isfinite(upper - lower))
 
 
+@pytest.mark.parametrize("exponent", [-600, 500, 700])
+def test_rows_to_second_order_in_any_units(exponent):
+    """Weights and strengths times a power of two leave the model as it is; norms in the metric shrink by its root."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    y = np.where(X[:, 0] + rng.logistic(size=40) > 0.0, 1.0, -1.0)
+    widths = []
+    for unit in (1.0, 2.0**exponent):
+        problem = glru.Problem(X, y, penalty=glru.L2(unit), scaling="sum", sample_weight=np.full(40, unit))
+        with np.errstate(all="ignore"):
+            lower, upper = bound_to_second_order(LocalRows(glru.solve(problem, tol=1e-12)), np.arange(40))
+        widths.append(upper - lower)
+    np.testing.assert_allclose(*widths, rtol=1e-6)
+
+
 @each(TALL | INTERCEPTS, "shape")
 def test_rows_to_second_order_against_60_digits(shape):
     solution = glru.solve(make(glru.Logistic(), glru.L2(0.02), seed=4, **shape))

@@ -703,11 +703,13 @@ class LocalRows:
             steps += extra[:, None] * (base.metric.factor @ base.loss_step)
         return steps, (np.abs(removals.multipliers) * removals.norms + removals.base_norms) * (1.0 + FEW)
 
-    def moments(self, norms: Array, power: int = 2) -> SecondMoments:
-        """The moments with weights ``s h kappa^power``; ``norms``: the rows' norms, 0 where a row is not to count."""
+    def moments(self, norms: Array, unit: float | None = None) -> SecondMoments:
+        """The moments with weights ``s h kappa^2``, or ``s h kappa^4 / unit^2``; ``norms``: the rows' norms, 0 where a row is not to count."""
         curvatures, norms = self._bound_curvatures(norms)
         with np.errstate(all="ignore"):
-            return SecondMoments.of(self.problem, self.base.metric, curvatures * norms**power, norms)
+            weights = curvatures * np.square(norms)
+            weights = weights if unit is None else weights * np.square(norms / unit)
+            return SecondMoments.of(self.problem, self.base.metric, weights, norms)
 
     def _bound_curvatures(self, norms: Array, curvatures: Array | None = None) -> tuple[Array, Array]:
         """Upper bounds of the exact weighted curvatures of all rows, and their norms; 0 where a row has no weight, however long it is.
@@ -819,8 +821,8 @@ class LocalRows:
 
     @cached_property
     def fourth_moments(self) -> SecondMoments:
-        """The moments of all rows with the fourth powers of their norms."""
-        return self.moments(self.every.norms, 4)
+        """The moments of all rows with the fourth powers of their norms, in units of the largest: they underflow no sooner than the second ones."""
+        return self.moments(self.every.norms, self.largest_norm)
 
     @cached_property
     def cubes(self) -> float:

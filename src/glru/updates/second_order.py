@@ -72,7 +72,7 @@ def second_order_steps(family: LocalRows, rows: Rows) -> SecondOrder:
         moments = family.all_moments
         nu = base.constant * (steps.lengths + 0.5 * length) * moments.sizes(second, length)
         spreads = family.fourth_moments.sizes(first + second, reach + length)
-        nu += fourth / 6.0 * np.exp(exponents) * np.square(whole) * spreads
+        nu += fourth / 6.0 * np.exp(exponents) * (largest * whole) * whole * spreads
         nu = nu * (1.0 + FEW) + (steps.residuals + residuals) * (1.0 + FEW) / np.sqrt(shares)
     errors = steps.errors + (4.0 * error + FEW) * removals.norms * length
     return SecondOrder(first + second, (reach + length) * (1.0 + FEW), steps.shifts + shifts, errors, nu, exponents)
