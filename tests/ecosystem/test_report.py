@@ -11,7 +11,6 @@ import pytest
 import glru
 from glru.display.scores import GREY, ORANGE
 from glru.report import (
-    Provenance,
     list_after_sections,
     list_loocv_sections,
     list_path_sections,
@@ -27,7 +26,7 @@ from tests.ecosystem.browser import chromium
 matplotlib.use("Agg")
 
 NASTY = '<script>alert("1")</script>&\'"<img src=x onerror=alert(2)>'
-ORIGIN = Provenance(f"glru loocv {NASTY}", [("data", NASTY)], {"glru": glru.__version__})
+ORIGIN = f"glru loocv {NASTY}", [("data", NASTY)], {"glru": glru.__version__}
 
 
 class Reader(HTMLParser):
@@ -102,7 +101,7 @@ def pages(result):
         "after-regression": list_after_sections(regression.loss, moved, trained.scores, numbers),
         "after-classes": list_after_sections(classes.loss, others, several.scores, names, labels),
     }
-    return {kind: page(NASTY, [("data", NASTY)], sections, ORIGIN) for kind, sections in found.items()}
+    return {kind: page(NASTY, [("data", NASTY)], sections, *ORIGIN) for kind, sections in found.items()}
 
 
 KINDS = ["loocv", "regression", "path", "path-C", "stepwise", "after", "after-regression", "after-classes"]

@@ -28,7 +28,7 @@ from glru.cli.options import FileOptions, OutputOptions
 from glru.datasets import Prepared
 from glru.datasets.files import STANDARD_INPUT, expand, read_standard_input
 from glru.linalg import as_matrix
-from glru.report import Provenance, page
+from glru.report import page
 from glru.report.frame import Section
 
 BAD_INPUT, TIME_IS_UP, REFUTED, INTERRUPTED = 1, 3, 4, 130
@@ -94,8 +94,13 @@ def deliver(outcome: Outcome, output: FileOptions) -> None:
             figure.savefig(picture, format=output.plot.suffix.lower().removeprefix("."), dpi=150)
             written.append(_write(output.plot, picture.getvalue()))
         if output.html is not None and outcome.sections is not None and outcome.prepared is not None:
-            origin = make_provenance(outcome.prepared)
-            report = page(outcome.title, outcome.lines, outcome.sections(), origin)
+            origin = [
+                ("source", outcome.prepared.source),
+                ("SHA-256 of the data", compute_checksum(outcome.prepared)),
+                ("date", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
+            ]
+            parts = outcome.title, outcome.lines, outcome.sections()
+            report = page(*parts, join_command_line(), origin, list_versions())
             written.append(_write(output.html, report.encode()))
     lines = outcome.lines + [("written", str(path)) for path in written]
     write_log(output.log, "\n".join([outcome.title, *(f"  {name}: {text}" for name, text in lines)]))
@@ -274,16 +279,6 @@ def list_versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
-
-
-def make_provenance(prepared: Prepared) -> Provenance:
-    """What is needed to repeat the run, for a report."""
-    settings = [
-        ("source", prepared.source),
-        ("SHA-256 of the data", compute_checksum(prepared)),
-        ("date", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
-    ]
-    return Provenance(join_command_line(), settings, list_versions())
 
 
 def compute_checksum(prepared: Prepared) -> str:

@@ -56,16 +56,6 @@ CERTIFIED = (
 
 @final
 @dataclass(frozen=True)
-class Provenance:
-    """What is needed to repeat a run."""
-
-    command: str  # the command as it was given
-    settings: Sequence[tuple[str, str]]  # where the data came from, and when
-    versions: dict[str, str]  # what was installed
-
-
-@final
-@dataclass(frozen=True)
 class Section:
     """A heading, a sentence or two, and finished HTML below it."""
 
@@ -101,17 +91,27 @@ def _cell(value: Cell) -> str:
     return f'<td class="number" data-value="{value!r}">{shown}</td>'
 
 
-def page(title: str, lines: Sequence[tuple[str, str]], sections: Sequence[Section], origin: Provenance) -> str:
-    """A whole report: the lines that are printed, with pictures and tables below them."""
+def page(
+    title: str,
+    lines: Sequence[tuple[str, str]],
+    sections: Sequence[Section],
+    command: str,
+    settings: Sequence[tuple[str, str]],
+    versions: dict[str, str],
+) -> str:
+    """A whole report: the lines that are printed, pictures and tables, and what is needed to repeat the ``command``.
+
+    ``settings``: where the data came from, and when; ``versions``: what is installed.
+    """
     parts = [
         f"<section><h2>{escape(section.title)}</h2><p>{escape(section.text)}</p>{section.body}</section>"
         for section in sections
     ]
-    summary, settings = (
+    summary, origin = (
         "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in part)
-        for part in (lines, origin.settings)
+        for part in (lines, settings)
     )
-    versions = ", ".join(f"{name} {value}" for name, value in origin.versions.items())
+    installed = ", ".join(f"{name} {value}" for name, value in versions.items())
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -129,7 +129,7 @@ def page(title: str, lines: Sequence[tuple[str, str]], sections: Sequence[Sectio
 <dl class="summary">{summary}</dl>
 {"".join(parts)}
 <section><h2>What certified means</h2><p>{escape(CERTIFIED)}</p></section>
-<section class="origin"><h2>How to repeat this run</h2><pre>{escape(origin.command)}</pre><dl>{settings}</dl><p>{escape(versions)}</p></section>
+<section class="origin"><h2>How to repeat this run</h2><pre>{escape(command)}</pre><dl>{origin}</dl><p>{escape(installed)}</p></section>
 </main>
 <div id="tip" role="status" hidden></div>
 <script>
