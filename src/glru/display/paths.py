@@ -153,7 +153,7 @@ class RegularizationPathDisplay(Display):
             panel.set_xscale("log")
             panel.ticklabel_format(axis="y", useOffset=False)
             panel.locator_params(axis="y", integer=name == "error", nbins=6)
-        panels[0].legend(frameon=False)
+            panel.legend(frameon=False)
         panels[0].set_title(self.title, loc="left", fontsize=11)
         panels[-1].set_xlabel("strength of the penalty, lam" if self.axis == "lam" else "C")
 
