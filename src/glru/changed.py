@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._options import BoundName, Budget, CandidateName
-from glru.bounds import ScoreBounds, convert_queries, intersect, is_decided
+from glru.bounds import ScoreBounds, convert_queries, intersect, is_decided, unbounded
 from glru.certificate import Certificate, ball_radius, certify
 from glru.changes import AddRows, Change, Composite, RemoveRows, locate_rows, read_layout
 from glru.duality import explain_missing_optimum, lacks_class, make_feasible_dual
@@ -459,11 +459,6 @@ class ChangedModel:
             return None
         return self.certificates[0].columns.dead
 
-    @property
-    def n_columns(self) -> int:
-        """Columns of the changed problem, which is not formed for this."""
-        return self.carried.coef.shape[-1] if self._held else self.problem.n_columns
-
     def lead_bounds(self, queries: Matrix) -> tuple[Array, Array]:
         """With one score per class, by how much the leading class of each query leads every other one at least and at most."""
         self.score_bounds(queries)  # its steps serve this question, too
@@ -484,8 +479,7 @@ class ChangedModel:
     def coef_bounds(self) -> tuple[Array, Array]:
         """Lower and upper bounds of the retrained coefficients; infinite where nothing is known (Remark 1)."""
         classes = (self.problem.n_scores,) if self._several else ()
-        shape = self.carried.coef.shape if self._held else (*classes, self.n_columns)
-        bounds = np.full(shape, -np.inf), np.full(shape, np.inf)
+        bounds = unbounded((*classes, self.problem.n_columns))
         for region in self.regions:
             bounds = intersect(bounds, region.coef_bounds())
         return bounds

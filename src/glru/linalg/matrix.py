@@ -399,21 +399,17 @@ class DenseMatrix(Matrix):
         for part, block in self.centre_chunks(np.zeros(self.data.shape[1]) if center is None else center):
             yield block if plain else block * np.sqrt(column_weights[part])
 
-    @property
-    def _mean_weights(self) -> Array:
-        return np.full(self.data.shape[0], 1.0 / max(self.data.shape[0], 1))
-
     def mean_row(self) -> Array:
         if "mean_row" not in self.shared:
             # A product, since sums of few long columns stored by rows take ten times as long.
-            mean = self._mean_weights @ self.data
+            mean = np.ones(self.data.shape[0]) @ self.data / max(self.data.shape[0], 1)
             self.shared["mean_row"] = mean if np.all(np.isfinite(mean)) else np.zeros(mean.shape)
         return self.shared["mean_row"]
 
     def find_exact_shifts(self) -> Array | None:
         with np.errstate(all="ignore"):
             mean = self.mean_row()
-            squares = self.squared_column_norms(self._mean_weights)
+            squares = self.squared_column_norms(np.ones(self.data.shape[0])) / max(self.data.shape[0], 1)
             # The variance is the difference of both.
             far = np.flatnonzero(np.square(mean) * (1.0 + 1.0 / FAR_MEAN**2) > squares)
             shifts = np.zeros(mean.size)

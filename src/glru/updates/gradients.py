@@ -29,8 +29,8 @@ ACCURACY = 1e-3
 MAX_PRODUCTS = 40
 """Products with the Hessians in a step."""
 
-CACHED, MODELS_TOGETHER = 1 << 16, 256
-"""Scores of a chunk of rows under some models, and the number of these: a few arrays of that size stay in the cache of a core."""
+CACHED, MODELS_TOGETHER, FEW_MODELS = 1 << 16, 256, 24
+"""Scores of a chunk of rows under some models, and the number of these: a few arrays of that size stay in the cache of a core. Scores under few models are kept model by model, since NumPy's loops over short lines are slow."""
 
 EXACT_STEPS = 12
 """The largest number of steps with a model's own Hessian; each squares the error."""
@@ -107,6 +107,8 @@ def slope_sums(part: Problem, left_out: Any, models: Any, origin: Point) -> Slop
 def _slope_sums(part: Problem, here: slice, X: Matrix, left_out: Entries, models: Any, base: Array) -> SlopeSums:
     arrays = part.arrays
     scores = compute_model_scores(X, models, part.fit_intercept)
+    if type(scores) is np.ndarray and 1 < scores.shape[1] <= FEW_MODELS:
+        scores = np.asfortranarray(scores)
     weights, curved = arrays.put(part.weights[here]), np.zeros(models.shape[1])
     if np.isfinite(part.loss.smoothness):
         slopes = part.loss.gradient(arrays.put(part.y[here])[:, None], scores)

@@ -185,11 +185,6 @@ class Removals:
     metric_shares: Array
     multipliers: Array  # ``c_i``
 
-    @property
-    def shifts(self) -> Array:
-        """What the steps do to the rows' own scores."""
-        return self.base_moves + self.multipliers * self.norms * self.norms
-
     def take(self, places: Rows | slice) -> "Removals":
         """Some of them."""
         return Removals(*(getattr(self, field.name)[places] for field in fields(self)))
@@ -461,18 +456,13 @@ class LocalRows:
         self._values: RowValues | None = None
         # Of rows that steps have left open, where these ended.
         self.candidates: dict[int, Array] = {}
-        self._expansion: Expansion | None = None
+        self.expansion: Expansion | None = None  # what was summed at the base, of rows in memory; without a Hessian
         self._errors: Array | None = None
         # The rows that second-order terms were last asked of, and these: rows that stay open are asked about again.
         self._known_terms: tuple[Rows, Array] | None = None
         with np.errstate(over="ignore", invalid="ignore"):
             self._find_base(start)
         self.usable = self.eta < MAX_ETA
-
-    @property
-    def expansion(self) -> Expansion | None:
-        """What was summed at the base, of rows in memory; without a Hessian."""
-        return self._expansion
 
     def _find_base(self, start: "Start | Solution | LocalRows") -> None:
         """Find the base and its metric."""
@@ -548,7 +538,7 @@ class LocalRows:
         if here.rows is None:
             errors = score_errors_of_totals(totals, point)
         else:
-            self._values, self._expansion = here.rows, here
+            self._values, self.expansion = here.rows, here
             self._errors = score_errors(problem, point.coef, point.intercept, here.rows.scores)
             errors = score_errors_of_rows(problem, self._errors)
         self.largest_error = errors.largest
@@ -889,7 +879,7 @@ class RowCandidates:
     ) -> "RowCandidates":
         """The candidates of the closed form."""
         base, arrays, fit_intercept = family.base, family.base.metric.arrays, part.fit_intercept
-        block = (arrays.with_ones(part.matrix.block()) if fit_intercept else part.matrix.block()).T
+        block = _with_ones(part).T
         lengths = np.sqrt(part.squared_row_norms) * (1.0 + gamma(part.n_columns + 4)) + TINY
         factors = removals.factors
         new = cls(family, rows, removals, factors, lengths, block)
@@ -902,7 +892,8 @@ class RowCandidates:
         if family.has_second_order(n_together):
             places = coordinates(part, base.metric)
             steps, _ = family.directions(removals, places)
-            half = family.second_order(steps, rows, places, removals.shifts, n_together)
+            own = removals.base_moves + removals.multipliers * removals.norms * removals.norms
+            half = family.second_order(steps, rows, places, own, n_together)
             correction = new.solve(base.metric.factor.T @ half.T)
             new.models -= np.where(np.isfinite(correction).all(axis=0), correction, 0.0)
         if arrays.stable and part.in_memory:
@@ -1128,10 +1119,9 @@ def _with_hessian(problem: Problem, here: Expansion) -> Expansion:
     return replace(here, hessian=loss_hessian(problem, problem.weights * here.rows.curvatures))
 
 
-def _with_ones(rows: Problem) -> Array:
-    """The rows as a dense array, with a column of ones for an intercept."""
-    block = rows.matrix.dense()
-    return np.column_stack([block, np.ones(rows.n_rows)]) if rows.fit_intercept else block
+def _with_ones(rows: Problem) -> Any:
+    """The rows as a dense array where they live, with a column of ones for an intercept."""
+    return rows.arrays.with_ones(rows.matrix.block()) if rows.fit_intercept else rows.matrix.block()
 
 
 def newton_remainders(exponents: Array) -> Array:
