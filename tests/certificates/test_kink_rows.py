@@ -23,6 +23,12 @@ def problem(n=24, d=3, lam=0.05, fit_intercept=True, seed=0, scaling="mean", rep
     return glru.Problem(X, y, loss, glru.L2(lam), fit_intercept, scaling)
 
 
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_pieces_of_tall_data_are_left_to_hessians_over_the_columns(loss):
+    assert has_kinks(problem(30, 3, loss=loss))
+    assert has_kinks(problem(31, 3, loss=loss)) == isinstance(loss, glru.Hinge)
+
+
 def never(lower, upper):
     return np.zeros(len(lower), dtype=bool)
 

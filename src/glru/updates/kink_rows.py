@@ -57,8 +57,8 @@ ENTRIES_TOGETHER = 1 << 20
 INTERCEPT_WIDTHS = (1.5, 16.0)
 """Half-widths of the intercept's interval to try, in units of what the rows on curved pieces allow."""
 
-MAX_ROWS = 2048
-"""Steps use matrices with one entry per pair of rows, for at most this many rows."""
+MAX_ROWS, ROWS_PER_COLUMN = 2048, 10
+"""Steps use matrices with one entry per pair of rows, for at most this many rows, and rows per column: of taller data so few rows cross kinks that Hessians over the columns cost less."""
 
 MAX_STEPS = 40
 """Semismooth Newton steps of a model."""
@@ -133,7 +133,8 @@ def has_kinks(problem: Problem) -> bool:
     dense = problem.in_memory and problem.arrays is HOST and problem.matrix.stores_zeros
     if isinstance(problem.loss, Hinge):
         return penalised and dense and min(problem.matrix.shape) <= problem.largest
-    return penalised and dense and problem.loss.piecewise and problem.n_rows <= min(MAX_ROWS, problem.largest)
+    most = min(MAX_ROWS, ROWS_PER_COLUMN * problem.n_columns, problem.largest)
+    return penalised and dense and problem.loss.piecewise and problem.n_rows <= most
 
 
 def _pseudo_inverse(rows: Array) -> Array:
