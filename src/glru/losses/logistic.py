@@ -51,8 +51,8 @@ class Logistic(Loss):
         # -y / (1 + e^m) overflows where the slope is below 1e-308.
         with np.errstate(over="ignore"):
             np.exp(slope, out=slope)
-        slope += 1.0
-        np.divide(-y, slope, out=slope)
+        np.subtract(-1.0, slope, out=slope)
+        np.divide(y, slope, out=slope)
         return slope, slope
 
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:

@@ -535,7 +535,9 @@ class FoldSums:
             high, certain = data.n_asked - right, low + right
         else:
             assert criterion.slopes is not None
-            ends, slopes = criterion.terms(y, scores, scores), criterion.slopes(y, scores)
+            ends = criterion.terms(y, scores, scores)
+            # The log-loss is that of the model, whose slopes are known.
+            slopes = here.asked_slopes if criterion.name == "log_loss" else criterion.slopes(y, scores)
             if not data.all_asked:
                 ends, slopes = (
                     (np.where(asked, ends[0], 0.0), np.where(asked, ends[1], 0.0)),

@@ -140,6 +140,15 @@ class FoldData:
         self.answers = np.take_along_axis(self.y[:, 0], self.tests, axis=1)
         self.usable = bool(np.all(np.isfinite(self.strengths)) and np.all(self.strengths > 1e-300))
 
+    @cached_property
+    def pairs(self) -> Array | None:
+        """The products of every two columns, each pair once; None where these are too many."""
+        (X,) = self.X
+        size, n_rows = X.shape
+        if size * (size + 1) // 2 * n_rows > MAX_PAIRS:
+            return None
+        return np.concatenate([X[j] * X[: j + 1] for j in range(size)])
+
     def pack(self, points: Sequence[Point]) -> Array:
         """Models, one per row."""
         return np.array([point.pack(self.fit_intercept) for point in points])
@@ -176,7 +185,8 @@ class FoldColumns:
     ) -> None:
         self.data, self.chosen, self.columns, self.add = data, chosen, columns, add
         free = [data.zero + 1] if data.fit_intercept else []
-        self.A = np.ascontiguousarray(data.X[:, np.append(chosen, free).astype(np.intp)])
+        self.unknowns = np.append(chosen, free).astype(np.intp)
+        self.A = np.ascontiguousarray(data.X[:, self.unknowns])
         self.lam = data.strengths[:, chosen]
         self.strengths = np.hstack([self.lam, np.zeros((len(self.lam), len(free)))])[:, None, :]
         self.scores = np.matmul(present[:, None, :], self.A)
@@ -231,6 +241,8 @@ class FoldColumns:
         self.metric = PresentMetric(self, present, curvatures, factors)
         if add:
             self.metric.border(hessians, crossed, squares)
+        # First certificates that left most open at moves like these are no use with others as far.
+        self.typical_move, self.useless_move = float(np.median(moved)), np.inf if before is None else before.useless_move
         # Those first that make the objective least, about.
         self.order = np.argsort(-np.where(np.isfinite(gains), gains, 0.0).sum(axis=0), kind="stable")
 
@@ -279,24 +291,17 @@ class FoldColumns:
     def hessians(self, curvatures: Array, folds: Places) -> Array:
         """Hessians over the present columns, one per row of curvatures and its fold."""
         size, here = self.A.shape[1], np.arange(self.A.shape[1])
-        if len(self.A) == 1 and len(curvatures) >= MANY_HESSIANS and self.pairs is not None:
+        if len(self.A) == 1 and len(curvatures) >= MANY_HESSIANS and self.data.pairs is not None:
             first, second = np.tril_indices(size)
             order = np.empty((size, size), dtype=np.intp)
             order[first, second] = order[second, first] = np.arange(first.size)
-            found = (curvatures @ self.pairs.T).take(order.ravel(), axis=1).reshape(-1, size, size)
+            pairs = self.data.pairs[self.unknowns[first] * (self.unknowns[first] + 1) // 2 + self.unknowns[second]]
+            found = (curvatures @ pairs.T).take(order.ravel(), axis=1).reshape(-1, size, size)
         else:
             A = self.A if len(self.A) == 1 else self.A[folds]
             found = np.matmul(A * curvatures[:, None, :], np.swapaxes(A, 1, 2))
         found[:, here, here] += self.strengths[folds, 0]
         return np.asarray(found)
-
-    @cached_property
-    def pairs(self) -> Array | None:
-        """The products of every two columns, each pair once; None where these are too many."""
-        (A,), size = self.A, self.A.shape[1]
-        if size * (size + 1) // 2 * A.shape[1] > MAX_PAIRS:
-            return None
-        return np.concatenate([A[j] * A[: j + 1] for j in range(size)])
 
     def sums(self, terms: Array, folds: Places, columns: Array) -> Array:
         """The products of terms, one row per member and its fold, with columns of the folds."""
@@ -314,11 +319,14 @@ class FoldColumns:
         for step in range(MAX_STEPS + 1):
             n_parts = max(1, min(round(going.size * share), going.size // 8))
             n_far = int(np.count_nonzero(self.far[:, going].any(axis=0)))
-            certify = 2 * n_far < going.size or step == MAX_STEPS
+            certify = 2 * n_far < going.size and (step > 0 or not self.typical_move >= self.useless_move)
+            certify |= step == MAX_STEPS
             parts = [self._advance(part, settle, step, certify) for part in np.array_split(going, n_parts)]
             going = np.concatenate(parts)
             # What was found of later parts rules out members of earlier ones.
             going = going[settle(going)] if n_parts > 1 and going.size else going
+            if step == 0 and certify and 2 * going.size > self.columns.size:
+                self.useless_move = self.typical_move
             if not going.size:
                 return
 
@@ -374,24 +382,21 @@ class Evaluated:
     def __init__(self, family: FoldColumns, members: Places) -> None:
         self.family, self.members, data = family, members, family.data
         self.coefs, self.own = family.coefs[:, members], family.own[:, members]
-        self.scores = np.matmul(self.coefs, family.A)
+        self.scores = _multiply(self.coefs, family.A)
         if family.add:
             self.columns = data.X[:, family.columns[members]]
             self.scores += self.columns * self.own[:, :, None]
-        self.raw_slopes = data.loss.gradient(data.y, self.scores)
+        self.raw_slopes = data.loss.gradient(np.broadcast_to(data.y, self.scores.shape), self.scores)
         self.slopes = self.raw_slopes * data.weights
         self.gradients = self._sums(self.slopes) + family.strengths * self.coefs
         self.own_gradients = np.zeros_like(self.own)
         if family.add:
-            self.own_gradients = self._compute_own_sums(self.slopes) + family.own_lam[:, members] * self.own
+            self.own_gradients = np.vecdot(self.slopes, self.columns) + family.own_lam[:, members] * self.own
         else:
             self.gradients[:, np.arange(members.size), family.places[members]] = 0.0
 
     def _sums(self, terms: Array) -> Array:
-        return np.matmul(terms, np.swapaxes(self.family.A, 1, 2))
-
-    def _compute_own_sums(self, terms: Array) -> Array:
-        return np.einsum("kmn,kmn->km", terms, np.broadcast_to(self.columns, terms.shape))
+        return _multiply(terms, np.swapaxes(self.family.A, 1, 2))
 
     def _length(self, coefs: Array, own: Array, power: float, here: Any = slice(None)) -> Array:
         """Lengths of models (``power`` 1) or of gradients (-1) in the metric of the penalty, up to a relative error of a few units for each entry."""
@@ -410,7 +415,7 @@ class Evaluated:
             unit = gamma(size + 5) * (1.0 + gamma(size + 8))
             self.errors = unit * (sizes * family.lengths[:, self.members] + shifts) * (1.0 + FEW)
             # Errors of the sums, of the slopes at scores that are off, and of the slopes' own evaluation, row by row; and of the penalty.
-            steep = np.sqrt(n_rows * np.einsum("kmn,kmn->km", self.slopes, self.slopes)) * (1.0 + gamma(n_rows + 8))
+            steep = np.sqrt(n_rows * np.vecdot(self.slopes, self.slopes)) * (1.0 + gamma(n_rows + 8))
             wrong = (sum_error(n_rows) + FEW) * (steep + TINY) + data.weight_sums * data.loss.smoothness * self.errors
             self.nu, self.largest, self.radius, rounding, exponents = family.metric.certify(self, wrong, sizes)
             # No step makes these bounds finite.
@@ -433,8 +438,7 @@ class Evaluated:
             mean = self._sums(curvatures)[..., :size] / sigma[:, :, None]
             own_mean = own_sums
             if family.add:
-                columns = np.broadcast_to(self.columns[:, here], curvatures.shape)
-                own_mean = np.einsum("kmn,kmn->km", curvatures, columns) / sigma
+                own_mean = np.vecdot(curvatures, self.columns[:, here]) / sigma
             else:
                 mean[:, np.arange(here.size), family.places[self.members[here]]] = 0.0
             shift = sums[..., size]
@@ -475,6 +479,11 @@ class Evaluated:
         half = np.fmin(half, self.half[:, :, None])
         return np.where(np.isnan(half), np.inf, half)
 
+    @cached_property
+    def asked_slopes(self) -> Array:
+        """The derivatives of the loss at these."""
+        return self._take_asked(self.raw_slopes)
+
     def _take_asked(self, parts: Array) -> Array:
         folds = range(len(self.family.data.tests))
         return np.array([parts[k if len(parts) > 1 else 0][:, self.family.data.tests[k]] for k in folds])
@@ -488,7 +497,7 @@ class Evaluated:
         family, data, n_tests = self.family, self.family.data, slopes.shape[2]
         sums, own = np.matmul(slopes, np.swapaxes(family.asked_columns, 1, 2)), np.zeros_like(self.own)
         if family.add:
-            own = np.einsum("kmn,kmn->km", slopes, self._take_asked(self.columns))
+            own = np.vecdot(slopes, self._take_asked(self.columns))
         else:
             sums[:, np.arange(self.members.size), family.places[self.members]] = 0.0
         with np.errstate(all="ignore"):
@@ -623,7 +632,7 @@ class PresentMetric:
         self.usable = bool(np.all(np.isfinite(self.root)) and family.A.shape[1] > 0)
         n_folds, n_items = len(family.lam), family.columns.size
         self.largest = np.zeros((n_folds, n_items))
-        self.asked = np.take_along_axis(self.norms, data.tests, axis=1)[:, None, :]
+        self.asked = self.asked_norms = np.take_along_axis(self.norms, data.tests, axis=1)[:, None, :]
         if family.add:
             self.asked = np.empty((n_folds, n_items, data.tests.shape[1]))
 
@@ -655,14 +664,13 @@ class PresentMetric:
             if not family.add:
                 self.largest[:, members] = np.where(used, self.norms[:, None, :], 0.0).max(axis=2)
                 return
-            residuals = data.X[:, family.columns[members]] - np.matmul(family.images[:, members], family.A)
+            residuals = data.X[:, family.columns[members]] - _multiply(family.images[:, members], family.A)
             np.square(residuals, out=residuals)
-            residuals /= (self.system[:, members] * np.square(self.root))[:, :, None]
-            residuals += np.square(self.norms)[:, None, :]
+            residuals *= 1.0 / (self.system[:, members] * np.square(self.root))[:, :, None]
             lost, off = self.bordered[:, members], self.off[:, members]
             asked = np.array([part[:, test] for part, test in zip(residuals, data.tests, strict=True)])
-            asked = np.sqrt(asked) * (1.0 + FEW) + off[:, :, None]
-            residuals *= used
+            asked = np.sqrt(asked + np.square(self.asked_norms)) * (1.0 + FEW) + off[:, :, None]
+            residuals += np.where(used, np.square(self.norms)[:, None, :], -np.inf)
             largest = np.sqrt(residuals.max(axis=2)) * (1.0 + FEW) + off
             self.largest[:, members], self.asked[:, members] = largest / lost, asked / lost[:, :, None]
 
@@ -702,6 +710,14 @@ class PresentMetric:
         lengths = np.hypot(2.0 * family.lengths[:, members], self.least) * (1.0 + FEW)
         root = self.root * self.bordered[:, members] if family.add else self.root
         return ((lengths * wrong + FEW * sizes) * (1.0 + FEW) + TINY) / root
+
+
+def _multiply(parts: Array, matrices: Array) -> Array:
+    """The product of every fold's part with its matrix; one product, where all folds share the matrix."""
+    if len(matrices) > 1:
+        return np.matmul(parts, matrices)
+    n_folds, n_members, depth = parts.shape
+    return (parts.reshape(n_folds * n_members, depth) @ matrices[0]).reshape(n_folds, n_members, matrices.shape[2])
 
 
 def _damping(moved: Array) -> Array:
