@@ -242,7 +242,10 @@ class FoldColumns:
         if add:
             self.metric.border(hessians, crossed, squares)
         # First certificates that left most open at moves like these are no use with others as far.
-        self.typical_move, self.useless_move = float(np.median(moved)), np.inf if before is None else before.useless_move
+        self.typical_move, self.useless_move = (
+            float(np.median(moved)),
+            np.inf if before is None else before.useless_move,
+        )
         # Those first that make the objective least, about.
         self.order = np.argsort(-np.where(np.isfinite(gains), gains, 0.0).sum(axis=0), kind="stable")
 
@@ -303,14 +306,11 @@ class FoldColumns:
         found[:, here, here] += self.strengths[folds, 0]
         return np.asarray(found)
 
-    def sums(self, terms: Array, folds: Places, columns: Array) -> Array:
-        """The products of terms, one row per member and its fold, with columns of the folds."""
-        if len(columns) == 1:
-            return np.asarray(terms @ columns[0].T)
-        found = np.empty((len(terms), columns.shape[1]))
-        for fold in np.unique(folds):
-            found[folds == fold] = terms[folds == fold] @ columns[fold].T
-        return found
+    def sums(self, terms: Array, folds: Places) -> Array:
+        """The products of terms, one row per member and its fold, with the present columns."""
+        if len(self.A) == 1:
+            return np.asarray(terms @ self.A[0].T)
+        return np.matmul(self.A[folds], terms[:, :, None])[:, :, 0]
 
     def run(self, settle: Settle) -> None:
         """Step candidates on until they are decided, or no longer get better: all once before any is stepped on again."""
@@ -558,7 +558,7 @@ class Evaluated:
         gradients, own_gradients = self.gradients[:, c], self.own_gradients[:, c]
         with np.errstate(all="ignore"):
             moves, own = self._solve(hessians, gradients, border, corner, own_gradients, family.find_leaving(members))
-            gains = (moves * gradients).sum(axis=2) + own * own_gradients
+            gains = np.vecdot(moves, gradients) + own * own_gradients
             moved = data.constant * np.sqrt(np.abs(gains) / family.curvatures.sum(axis=2))
             damping = _damping(moved)
         family.far[:, members] = moved > FAR_MOVE
@@ -569,16 +569,16 @@ class Evaluated:
         family, data, members = self.family, self.family.data, self.members[c]
         curvatures = _curvatures(data.loss, data.y[k, 0], self.scores[k, c], self.raw_slopes[k, c])
         curvatures *= data.weights[k, 0]
-        columns, border, corner = np.zeros((1, 1)), np.empty(0), np.empty(0)
+        border, corner = np.empty(0), np.empty(0)
         if family.add:
             columns = self.columns[k if len(self.columns) > 1 else 0 * k, c]
             weighted = curvatures * columns
-            border = family.sums(weighted, k, family.A)
-            corner = (weighted * columns).sum(axis=1) + family.own_lam[k, members]
-        parts = family.hessians(curvatures, k), self.gradients[k, c], border, corner, self.own_gradients[k, c]
-        moves, own = self._solve(*parts, family.find_leaving(members))
-        far = family.sums(moves, k, np.swapaxes(family.A, 1, 2)) + columns * own[:, None]
-        moved = data.constant * np.sqrt(np.square(far).mean(axis=1))
+            border, corner = family.sums(weighted, k), np.vecdot(weighted, columns) + family.own_lam[k, members]
+        gradients, own_gradients = self.gradients[k, c], self.own_gradients[k, c]
+        hessians, gone = family.hessians(curvatures, k), family.find_leaving(members)
+        moves, own = self._solve(hessians, gradients, border, corner, own_gradients, gone)
+        gains = np.vecdot(moves, gradients) + own * own_gradients
+        moved = data.constant * np.sqrt(np.abs(gains) / curvatures.sum(axis=1))
         family.far[k, members], damping = moved > FAR_MOVE, _damping(moved)
         return moves * damping[:, None], own * damping
 
