@@ -535,14 +535,10 @@ class FoldSums:
             high, certain = data.n_asked - right, low + right
         else:
             assert criterion.slopes is not None
-            ends = criterion.terms(y, scores, scores)
             # The log-loss is that of the model, whose slopes are known.
-            slopes = here.asked_slopes if criterion.name == "log_loss" else criterion.slopes(y, scores)
-            if not data.all_asked:
-                ends, slopes = (
-                    (np.where(asked, ends[0], 0.0), np.where(asked, ends[1], 0.0)),
-                    np.where(asked, slopes, 0.0),
-                )
+            known = criterion.name == "log_loss"
+            slopes = here.take_asked(here.raw_slopes) if known else criterion.slopes(y, scores)
+            slopes, *ends = (np.where(asked, part, 0.0) for part in (slopes, *criterion.terms(y, scores, scores)))
             low, high = criterion.add_terms(*(np.moveaxis(end, 2, 0) for end in ends))
             fall, rise = here.bound_sums(slopes, criterion.smoothness)
             low, high = (low - fall) * (1.0 - FEW), (high + rise) * (1.0 + FEW)

@@ -136,7 +136,7 @@ class FoldData:
         size = max(test.size for test in tests)
         self.tests = np.array([np.pad(test, (0, size - test.size), mode="edge") for test in tests])
         self.asked = np.arange(size) < np.array([[test.size] for test in tests])
-        self.n_asked, self.all_asked = np.count_nonzero(self.asked, axis=1)[:, None], bool(self.asked.all())
+        self.n_asked = np.count_nonzero(self.asked, axis=1)[:, None]
         self.answers = np.take_along_axis(self.y[:, 0], self.tests, axis=1)
         self.usable = bool(np.all(np.isfinite(self.strengths)) and np.all(self.strengths > 1e-300))
 
@@ -241,11 +241,9 @@ class FoldColumns:
         self.metric = PresentMetric(self, present, curvatures, factors)
         if add:
             self.metric.border(hessians, crossed, squares)
-        # First certificates that left most open at moves like these are no use with others as far.
-        self.typical_move, self.useless_move = (
-            float(np.median(moved)),
-            np.inf if before is None else before.useless_move,
-        )
+        # Where first certificates left most candidates open, moves were too long for them; so are later ones of this length.
+        self.typical_move = float(np.median(moved))
+        self.longest_move: float = np.inf if before is None else before.longest_move
         # Those first that make the objective least, about.
         self.order = np.argsort(-np.where(np.isfinite(gains), gains, 0.0).sum(axis=0), kind="stable")
 
@@ -319,14 +317,14 @@ class FoldColumns:
         for step in range(MAX_STEPS + 1):
             n_parts = max(1, min(round(going.size * share), going.size // 8))
             n_far = int(np.count_nonzero(self.far[:, going].any(axis=0)))
-            certify = 2 * n_far < going.size and (step > 0 or not self.typical_move >= self.useless_move)
-            certify |= step == MAX_STEPS
+            is_near = 2 * n_far < going.size and (step > 0 or self.typical_move < self.longest_move)
+            certify = is_near or step == MAX_STEPS
             parts = [self._advance(part, settle, step, certify) for part in np.array_split(going, n_parts)]
             going = np.concatenate(parts)
             # What was found of later parts rules out members of earlier ones.
             going = going[settle(going)] if n_parts > 1 and going.size else going
             if step == 0 and certify and 2 * going.size > self.columns.size:
-                self.useless_move = self.typical_move
+                self.longest_move = self.typical_move
             if not going.size:
                 return
 
@@ -356,10 +354,6 @@ class FoldColumns:
         self.slow[:, members], self.best[:, members] = slow, np.minimum(here.nu, best)
         here.step(slow, going)
         return members[going]
-
-    def find_leaving(self, members: Places) -> Places:
-        """The places among the present columns of those that leave."""
-        return members[:0] if self.add else self.places[members]
 
     def points(self, member: int) -> list[Point | None]:
         """The models of a candidate in all folds, where they are near an optimum."""
@@ -466,7 +460,7 @@ class Evaluated:
     @cached_property
     def asked_scores(self) -> Array:
         """The scores of the rows asked about, of shape (n_folds, n_members, n_tests)."""
-        return self._take_asked(self.scores)
+        return self.take_asked(self.scores)
 
     @cached_property
     def half_widths(self) -> Array:
@@ -479,12 +473,8 @@ class Evaluated:
         half = np.fmin(half, self.half[:, :, None])
         return np.where(np.isnan(half), np.inf, half)
 
-    @cached_property
-    def asked_slopes(self) -> Array:
-        """The derivatives of the loss at these."""
-        return self._take_asked(self.raw_slopes)
-
-    def _take_asked(self, parts: Array) -> Array:
+    def take_asked(self, parts: Array) -> Array:
+        """The entries of the rows asked about."""
         folds = range(len(self.family.data.tests))
         return np.array([parts[k if len(parts) > 1 else 0][:, self.family.data.tests[k]] for k in folds])
 
@@ -497,7 +487,7 @@ class Evaluated:
         family, data, n_tests = self.family, self.family.data, slopes.shape[2]
         sums, own = np.matmul(slopes, np.swapaxes(family.asked_columns, 1, 2)), np.zeros_like(self.own)
         if family.add:
-            own = np.vecdot(slopes, self._take_asked(self.columns))
+            own = np.vecdot(slopes, self.take_asked(self.columns))
         else:
             sums[:, np.arange(self.members.size), family.places[self.members]] = 0.0
         with np.errstate(all="ignore"):
@@ -557,7 +547,7 @@ class Evaluated:
             corner = family.own_lam[:, members] + family.squares[:, members] + (weighted * columns).sum(axis=1)
         gradients, own_gradients = self.gradients[:, c], self.own_gradients[:, c]
         with np.errstate(all="ignore"):
-            moves, own = self._solve(hessians, gradients, border, corner, own_gradients, family.find_leaving(members))
+            moves, own = self._solve(hessians, gradients, border, corner, own_gradients, members)
             gains = np.vecdot(moves, gradients) + own * own_gradients
             moved = data.constant * np.sqrt(np.abs(gains) / family.curvatures.sum(axis=2))
             damping = _damping(moved)
@@ -575,20 +565,19 @@ class Evaluated:
             weighted = curvatures * columns
             border, corner = family.sums(weighted, k), np.vecdot(weighted, columns) + family.own_lam[k, members]
         gradients, own_gradients = self.gradients[k, c], self.own_gradients[k, c]
-        hessians, gone = family.hessians(curvatures, k), family.find_leaving(members)
-        moves, own = self._solve(hessians, gradients, border, corner, own_gradients, gone)
+        moves, own = self._solve(family.hessians(curvatures, k), gradients, border, corner, own_gradients, members)
         gains = np.vecdot(moves, gradients) + own * own_gradients
         moved = data.constant * np.sqrt(np.abs(gains) / curvatures.sum(axis=1))
         family.far[k, members], damping = moved > FAR_MOVE, _damping(moved)
         return moves * damping[:, None], own * damping
 
     def _solve(
-        self, hessians: Array, gradients: Array, border: Array, corner: Array, own: Array, gone: Places
+        self, hessians: Array, gradients: Array, border: Array, corner: Array, own: Array, members: Places
     ) -> tuple[Array, Array]:
-        """Newton steps from Hessians over the present columns, in these and in the column that comes; ``gone``: the places of those that leave."""
+        """Newton steps of some members from Hessians over the present columns, in these and in the column that comes."""
         last = hessians.shape[-1]
         if not self.family.add:
-            each = np.arange(gone.size)
+            each, gone = np.arange(members.size), self.family.places[members]
             hessians[..., each, gone, :] = hessians[..., each, :, gone] = 0.0
             hessians[..., each, gone, gone] = 1.0
             return -_solve_systems(hessians, gradients), np.zeros_like(own)
