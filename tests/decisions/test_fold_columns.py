@@ -255,6 +255,39 @@ def test_what_is_decided_is_not_stepped_on():
     assert seen[0] == [0, 1, 2] and len(seen) > 1 and all(members == [1] for members in seen[1:])
 
 
+def test_first_certificates_are_left_out_where_they_left_most_open():
+    folds, tests = make_folds(glru.Logistic(), "strong", 1.0, True)
+    data, chosen, columns = FoldData(folds, tests), np.array([0]), np.array([1, 2, 3])
+    present = data.pack([glru.solve(fold.select_columns(chosen)).point for fold in folds])
+    before = FoldColumns(data, chosen, present, columns, True)
+    for longest, stays in ((np.inf, True), (0.0, False)):
+        before.longest_move = longest
+        family, seen = FoldColumns(data, chosen, present, columns, True, before), []
+        first = family.coefs[:, family.order].copy()
+
+        def settle(members, *known, seen=seen):
+            seen.extend(here.coefs for here in known)
+            return np.ones(members.size, dtype=bool)
+
+        family.run(settle)
+        assert np.array_equal(seen[0], first) == stays
+        assert (family.longest_move == family.typical_move) == stays
+
+
+def test_hessians_of_pairs_are_those_of_rows():
+    folds, tests = make_folds(glru.Logistic(), "plain", 1.0, True)
+    data, chosen = FoldData(folds, tests), np.array([1, 3, 4])
+    present = data.pack([glru.solve(fold.select_columns(chosen)).point for fold in folds])
+    family = FoldColumns(data, chosen, present, np.array([0]), True)
+    curvatures, places = np.random.default_rng(0).uniform(size=(20, 24)), np.arange(20) % 2
+    X = np.column_stack([folds[0].matrix.dense()[:, chosen], np.ones(24)])
+    expected = [
+        X.T @ (line[:, None] * X) + np.diag(np.append(data.strengths[k, chosen], 0.0))
+        for line, k in zip(curvatures, places, strict=True)
+    ]
+    np.testing.assert_allclose(family.hessians(curvatures, places), expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("criterion", ["error", "log_loss"])
 def test_sparse_data_is_worked_on_as_dense_data(direction, criterion, monkeypatch):

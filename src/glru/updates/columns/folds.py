@@ -613,7 +613,7 @@ class PresentMetric:
             eta = factors.eta[:, None] + 2.0 * data.constant * self.errors + gamma(n_rows + 32)
             self.grown = 1.0 + factors.solve_error[:, None]
             self.root = np.sqrt(np.where(eta < 0.5, 1.0 - eta, np.nan)) * (1.0 - FEW)
-            forms, tiny = np.matmul(np.swapaxes(self.inverse, 1, 2), family.A), TINY * (1.0 + _frobenius(self.inverse))
+            forms, tiny = _multiply(np.swapaxes(self.inverse, 1, 2), family.A), TINY * (1.0 + _frobenius(self.inverse))
             self.norms = (_lengths(forms, axis=1) * self.grown + tiny[:, None]) / self.root * (1.0 + FEW)
             # A mean of rows is no longer than the longest one, and the sum of the curvatures holds the intercept.
             sigma = (data.weights * curvatures).sum(axis=2) * (1.0 - gamma(n_rows + 8))
