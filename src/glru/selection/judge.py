@@ -536,8 +536,7 @@ class FoldSums:
         else:
             assert criterion.slopes is not None
             # The log-loss is that of the model, whose slopes are known.
-            known = criterion.name == "log_loss"
-            slopes = here.take_asked(here.raw_slopes) if known else criterion.slopes(y, scores)
+            slopes = here.take_asked(here.raw_slopes) if criterion.name == "log_loss" else criterion.slopes(y, scores)
             slopes, *ends = (np.where(asked, part, 0.0) for part in (slopes, *criterion.terms(y, scores, scores)))
             low, high = criterion.add_terms(*(np.moveaxis(end, 2, 0) for end in ends))
             fall, rise = here.bound_sums(slopes, criterion.smoothness)

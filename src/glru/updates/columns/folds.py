@@ -382,15 +382,12 @@ class Evaluated:
             self.scores += self.columns * self.own[:, :, None]
         self.raw_slopes = data.loss.gradient(np.broadcast_to(data.y, self.scores.shape), self.scores)
         self.slopes = self.raw_slopes * data.weights
-        self.gradients = self._sums(self.slopes) + family.strengths * self.coefs
+        self.gradients = _multiply(self.slopes, np.swapaxes(family.A, 1, 2)) + family.strengths * self.coefs
         self.own_gradients = np.zeros_like(self.own)
         if family.add:
             self.own_gradients = np.vecdot(self.slopes, self.columns) + family.own_lam[:, members] * self.own
         else:
             self.gradients[:, np.arange(members.size), family.places[members]] = 0.0
-
-    def _sums(self, terms: Array) -> Array:
-        return _multiply(terms, np.swapaxes(self.family.A, 1, 2))
 
     def _length(self, coefs: Array, own: Array, power: float, here: Any = slice(None)) -> Array:
         """Lengths of models (``power`` 1) or of gradients (-1) in the metric of the penalty, up to a relative error of a few units for each entry."""
@@ -429,7 +426,7 @@ class Evaluated:
         if data.fit_intercept:
             curvatures = _curvatures(data.loss, data.y, self.scores[:, here], self.raw_slopes[:, here]) * data.weights
             sigma = curvatures.sum(axis=2)
-            mean = self._sums(curvatures)[..., :size] / sigma[:, :, None]
+            mean = _multiply(curvatures, np.swapaxes(family.A, 1, 2))[..., :size] / sigma[:, :, None]
             own_mean = own_sums
             if family.add:
                 own_mean = np.vecdot(curvatures, self.columns[:, here]) / sigma
@@ -475,8 +472,8 @@ class Evaluated:
 
     def take_asked(self, parts: Array) -> Array:
         """The entries of the rows asked about."""
-        folds = range(len(self.family.data.tests))
-        return np.array([parts[k if len(parts) > 1 else 0][:, self.family.data.tests[k]] for k in folds])
+        tests = self.family.data.tests
+        return np.array([parts[k if len(parts) > 1 else 0][:, test] for k, test in enumerate(tests)])
 
     def bound_sums(self, slopes: Array, smoothness: float) -> Bounds:
         r"""How far sums of convex terms over the rows asked about fall and rise at most from their scores here to those of the optimum, of shape (n_folds, n_members).
