@@ -404,7 +404,7 @@ def test_moves_are_measured_from_the_scores_of_a_folds_own_metric():
     folds = ChordFolds(rows, [problems], tests, never)
     one, far = folds.penalties[0], rows.data @ np.full(2, 6.0)
     common = folds._find_common(one.strengths, np.zeros(2), known=False)
-    one.begin([common], {1: (rows.hessian(far, 1), far)}, None)
+    one.begin([common], {1: (rows.hessians(far[None], np.array([1]))[0], far)}, None)
     moved = np.abs(rows.data @ one.models.T - np.column_stack(one.references))
     assert np.all(one.moved * (1.0 + 1e-12) + 1e-14 >= np.where(rows.weights.T > 0.0, moved, 0.0).max(axis=0))
     scores = np.concatenate([truth.retrained(part).scores(X[test]) for part, test in zip(problems, tests, strict=True)])

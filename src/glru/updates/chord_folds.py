@@ -10,7 +10,7 @@ and scores move by at most :math:`\tau / M` from there to the optimum (the local
 :math:`e^{-\rho} (1 - e^{-\tau}) / \tau` and :math:`e^\rho (e^\tau - 1) / \tau`, and with :math:`\nu = \|V_k^\top g\|`
 
 .. math:: \|w^* - w - \delta\|_{M_k} = \|(I - (V_k^\top \bar H V_k)^{-1}) V_k^\top g\|
-          \le \max\Bigl(\frac{e^\rho \tau}{1 - e^{-\tau}} - 1,\; 1 - \frac{e^{-\rho} \tau}{e^\tau - 1}\Bigr)\, \nu .
+          \le \Bigl(\frac{e^\rho \tau}{1 - e^{-\tau}} - 1\Bigr)\, \nu .
 
 From the common model that takes no pass over the rows for each fold. Folds that it leaves open are evaluated where they stand, together, and step on. A fold whose steps
 gain little takes the curvatures of its own model.
@@ -82,6 +82,19 @@ def has_chords(problem: Problem) -> bool:
     return few and problem.in_memory and problem.arrays.stable
 
 
+def read_diagonals(matrices: Array) -> Array:
+    """A view of the diagonals of some matrices, one row each."""
+    count, size = matrices.shape[:2]
+    return matrices.reshape(count, size * size)[:, :: size + 1]
+
+
+def frobenius(matrices: Array) -> Array:
+    """The Frobenius norms of some matrices."""
+    flat = matrices.reshape(len(matrices), -1)
+    found: Array = np.sqrt(np.vecdot(flat, flat))
+    return found
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Metrics:
@@ -99,23 +112,23 @@ class Metrics:
     def of(cls, hessians: Array, depth: int) -> "Metrics":
         """Factor Hessians whose entries are sums of the given number of terms."""
         count, size = hessians.shape[:2]
-        diagonals = np.einsum("kii->ki", hessians)
-        known = np.isfinite(hessians).all(axis=(1, 2)) & (diagonals > 1e-280).all(axis=1)
+        diagonals = read_diagonals(hessians)
+        known = diagonals.min(axis=1) > 1e-280
         scales = powers_of_two(diagonals)
-        scaled = np.where(known[:, None, None], hessians * scales[:, :, None] * scales[:, None, :], np.eye(size))
+        scaled = hessians * scales[:, :, None] * scales[:, None, :]
         roots = np.empty_like(scaled)
         for k in range(count):
             factor, failed = dpotrf(scaled[k], lower=0, clean=1)
-            inverse, singular = dtrtri(factor, lower=0)
-            known[k] &= not (failed or singular)
-            roots[k] = inverse if known[k] else np.eye(size)
+            roots[k], singular = dtrtri(factor, lower=0)
+            if failed or singular or not known[k]:
+                known[k], roots[k] = False, np.eye(size)
         rounded = 1.0 + gamma(size * size + 16)
-        norms = np.sqrt(np.einsum("kij,kij->k", roots, roots)) * rounded
-        traces = np.einsum("kii->k", scaled) * rounded
+        norms = frobenius(roots) * rounded
+        traces = read_diagonals(scaled).sum(axis=1) * rounded
         left = roots.transpose(0, 2, 1) @ (scaled @ roots)
-        left[:, np.arange(size), np.arange(size)] -= 1.0
+        read_diagonals(left)[:] -= 1.0
         # Two products err by 2 gamma |V|_F^2 |H|_F; forming H by gamma sqrt(h_ii h_jj) in each entry, in Frobenius norm gamma times the trace.
-        eta = np.sqrt(np.einsum("kij,kij->k", left, left)) * rounded + FEW
+        eta = frobenius(left) * rounded + FEW
         eta += gamma(depth + 4 * size + 32) * traces * norms**2 * rounded
         # The metric is at most the trace over 1 - eta: |V^T x| >= |x| (1 - eta) / trace, of which the rounding of V^T x is a share.
         theta = gamma(size + 16) * norms * np.sqrt(traces / np.maximum(1.0 - eta, 1e-3)) * rounded
@@ -147,6 +160,7 @@ class Blocks:
     order: Rows
     edges: Rows
     shares: Array  # shape (n_blocks, n_folds): the multiples, with a relative error of at most 8e-16
+    weights: Array  # shape (n_folds, n_rows): the weights of the folds
 
 
 def split_blocks(problem: Problem, folds: Sequence[Problem], tests: Sequence[Rows]) -> Blocks | None:
@@ -157,27 +171,24 @@ def split_blocks(problem: Problem, folds: Sequence[Problem], tests: Sequence[Row
     common = problem.weights
     if not 1e-200 < common.max(initial=0.0) < 1e200 or np.any((common > 0.0) & (common < 1e-200)):
         return None
+    weights = np.array([fold.weights for fold in folds])
     classes = 2 * owners + (problem.y > 0.0) if problem.loss.task == "classification" else owners
-    return _share_blocks(common, folds, owners) or _share_blocks(common, folds, classes)
+    return _share_blocks(common, weights, owners) or _share_blocks(common, weights, classes)
 
 
-def _share_blocks(common: Array, folds: Sequence[Problem], owners: NDArray[np.int16]) -> Blocks | None:
-    """The blocks of rows with the same owner, with the shares of the folds; None where these differ."""
+def _share_blocks(common: Array, weights: Array, owners: NDArray[np.int16]) -> Blocks | None:
+    """The blocks of rows with the same owner, with the shares of the folds, of which these are the weights; None where shares differ."""
     order, sizes = np.argsort(owners, kind="stable"), np.bincount(owners)
     edges = np.append(0, np.cumsum(sizes[sizes > 0]))
-    common, shares = common[order], np.empty((edges.size - 1, len(folds)))
-    for k, fold in enumerate(folds):
-        weights = fold.weights[order]
-        for b, (first, last) in enumerate(pairwise(edges)):
-            part, mine = weights[first:last], common[first:last]
-            largest = int(np.argmax(mine))
-            share = part[largest] / mine[largest] if mine[largest] > 0.0 else 0.0
-            expected = share * mine
-            # A unit each for the totals, the quotients and this product.
-            if not np.array_equal(part, expected) and np.any(np.abs(part - expected) > 8e-16 * part):
-                return None
-            shares[b, k] = share
-    return Blocks(order, edges, shares)
+    common, weights = common[order], weights[:, order]
+    largest = [first + int(np.argmax(common[first:last])) for first, last in pairwise(edges)]
+    known = common[largest] > 0.0
+    shares = np.where(known, weights[:, largest] / np.where(known, common[largest], 1.0), 0.0)
+    expected = np.repeat(shares, np.diff(edges), axis=1) * common
+    # A unit each for the totals, the quotients and this product.
+    if not np.array_equal(weights, expected) and np.any(np.abs(weights - expected) > 8e-16 * weights):
+        return None
+    return Blocks(order, edges, shares.T, weights)
 
 
 @final
@@ -194,15 +205,15 @@ class FoldRows:
         The weights of the folds.
     """
 
-    def __init__(self, problem: Problem, blocks: Blocks, weights: Array, common: Array) -> None:
+    def __init__(self, problem: Problem, blocks: Blocks) -> None:
         self.problem, self.loss, self.free = problem, problem.loss, problem.fit_intercept
         self.has_curved_errors = not np.isfinite(problem.loss.smoothness)
         order, edges, shares = blocks.order, blocks.edges, blocks.shares
-        self.order, self.edges, self.shares, self.weights = order, edges, shares, weights
+        self.order, self.edges, self.shares, self.weights = order, edges, shares, blocks.weights
         self.spans = [slice(first, last) for first, last in pairwise(edges)]
         self.n_rows, self.n_columns = problem.matrix.shape
         self.size = self.n_columns + int(self.free)
-        self.y, self.common = problem.y[order], common
+        self.y, self.common = problem.y[order], problem.weights[order]
         # With an intercept the mean may be taken from every column: the same model but for its intercept, b + c . w. An entry is
         # rounded once more; powers of two are exact.
         self.mean = problem.matrix.mean_row() if self.free else None
@@ -215,31 +226,28 @@ class FoldRows:
             own[:] = dense[order[part]]
             if self.mean is not None:
                 own -= self.mean
-            squares += common[part] @ np.square(self.data[part])
+            squares += self.common[part] @ np.square(self.data[part])
         self.scales = np.ones(self.size)
-        self.scales[: self.n_columns] = powers_of_two(squares[: self.n_columns] / common.sum())
+        self.scales[: self.n_columns] = powers_of_two(squares[: self.n_columns] / self.common.sum())
         if np.any(self.scales != 1.0):
             self.data *= self.scales
         rounded = 1.0 + gamma(2 * self.n_rows + self.size + 32)
-        self.lengths = np.sqrt(np.einsum("ij,ij->i", self.data, self.data)) * rounded + TINY
+        self.lengths = np.sqrt(np.vecdot(self.data, self.data)) * rounded + TINY
         self.longest, self.noise = float(self.lengths.max()), problem.score_noise
         # No fold has larger weights than these.
         most = float(shares.max()) * (1.0 + FEW)
         # What squares, and their products with weights, have lost to underflow.
-        squares += self.n_rows * SMALLEST * (1.0 + float(common.max()))
+        squares += self.n_rows * SMALLEST * (1.0 + float(self.common.max()))
         squares *= most * self.scales**2
         self.column_norms = np.sqrt(squares) * rounded + TINY
         self.weighted_length = float(np.sqrt(squares.sum())) * rounded + TINY
-        self.weight_norm = float(np.sqrt(most * common.sum())) * rounded
+        self.weight_norm = float(np.sqrt(most * self.common.sum())) * rounded
 
     @classmethod
     def of(cls, problem: Problem, folds: Sequence[Problem], tests: Sequence[Rows]) -> "FoldRows | None":
         """The rows in blocks; None where there are too many for one Hessian's price."""
         blocks = split_blocks(problem, folds, tests)
-        if blocks is None:
-            return None
-        weights = np.array([fold.weights[blocks.order] for fold in folds])
-        return cls(problem, blocks, weights, problem.weights[blocks.order])
+        return None if blocks is None else cls(problem, blocks)
 
     def find_places(self, tests: Sequence[Rows]) -> "slice | Rows":
         """The places of the folds' tests, one fold after the other."""
@@ -275,33 +283,35 @@ class FoldRows:
     def score_error(self, models: Array) -> Array:
         """A score errs by at most the length of its row times this; the loss sees it with the noise of its evaluation beside that."""
         unit = gamma(self.size + 8)
-        return unit * np.sqrt(np.einsum("...i,...i->...", models, models)) * (1.0 + unit) + TINY
+        return unit * np.sqrt(np.vecdot(models, models)) * (1.0 + unit) + TINY
 
     def compute_slopes(self, model: Array) -> tuple[Array, Array, Array]:
         """Scores under one model, the squares of slopes and of curvatures under the weights and the losses' gradients, all block by block."""
         scores = self.data @ model
         slopes = self.loss.gradient(self.y, scores)
         weighted, squares = self.common * slopes, np.zeros((len(self.spans), 2))
-        squares[:, 0] = [weighted[span] @ slopes[span] for span in self.spans]
+        squares[:, 0] = np.add.reduceat(weighted * slopes, self.edges[:-1])
         if self.has_curved_errors:
             curved = self.common * np.square(self.loss.curvature(self.y, scores))
-            squares[:, 1] = [curved[span].sum() for span in self.spans]
+            squares[:, 1] = np.add.reduceat(curved, self.edges[:-1])
         return scores, squares, np.array([weighted[span] @ self.data[span] for span in self.spans])
 
     def gram(self, weights: Array, span: slice) -> Array:
         """``X^T diag(weights) X`` of some rows."""
-        height = max(64, CHUNK * 4 // self.size)
-        found = np.zeros((self.size, self.size))
+        height, parts = max(64, CHUNK * 4 // self.size), []
         for start in range(span.start, span.stop, height):
             part = slice(start, min(start + height, span.stop))
             rows = self.data[part] * np.sqrt(weights[part])[:, None]
-            found += rows.T @ rows
-        return found
+            parts.append(rows.T @ rows)
+        return parts[0] if len(parts) == 1 else np.sum(parts, axis=0)
 
     def compute_grams(self, scores: Array) -> Array:
         """The losses' Hessians at scores under one model, block by block."""
         weighted = self.common * self.loss.curvature(self.y, scores)
-        return np.array([self.gram(weighted, span) for span in self.spans])
+        if self.data.size > 4 * CHUNK:
+            return np.array([self.gram(weighted, span) for span in self.spans])
+        rows = self.data * np.sqrt(weighted)[:, None]
+        return np.array([rows[span].T @ rows[span] for span in self.spans])
 
     def has_moved(self, scores: Array, reference: Array) -> bool:
         """Whether curvatures at some scores differ too much from those at others for steps in the metric of these."""
@@ -310,9 +320,10 @@ class FoldRows:
             return bool(np.count_nonzero(crossed) > CROSSED * self.n_rows)
         return float(self.loss.self_concordance or 0.0) * float(np.abs(scores - reference).max()) > CHORD
 
-    def hessian(self, scores: Array, fold: int) -> Array:
-        """The losses' Hessian of one fold at scores of its own."""
-        return self.gram(self.weights[fold] * self.loss.curvature(self.y, scores), slice(0, self.n_rows))
+    def hessians(self, scores: Array, folds: Rows) -> Array:
+        """The losses' Hessians of some folds, each at scores of its own."""
+        weighted = self.weights[folds] * self.loss.curvature(np.broadcast_to(self.y, scores.shape), scores)
+        return np.array([self.gram(mine, slice(0, self.n_rows)) for mine in weighted])
 
     def at(self, models: Array, folds: Rows, references: Sequence[Array]) -> tuple[Array, Array, Array]:
         """Losses' gradients at some models, each of a fold, sums of squared slopes and curvatures, and the farthest scores from a reference.
@@ -328,17 +339,17 @@ class FoldRows:
             rows = self.data[part]
             weights = self.weights[:, part] if every else self.weights[folds, part]
             scores = models @ rows.T
-            slopes = self.loss.gradient(self.y[None, part], scores)
+            y = np.broadcast_to(self.y[part], scores.shape)
+            slopes = self.loss.gradient(y, scores)
             if self.has_curved_errors:
-                curved = np.square(self.loss.curvature(self.y[None, part], scores))
-                squares[:, 1] += np.einsum("ki,ki->k", weights, curved)
+                squares[:, 1] += np.vecdot(weights, np.square(self.loss.curvature(y, scores)))
             for mine, reference in zip(scores, references, strict=True):
                 mine -= reference[part]
             np.abs(scores, out=scores)
             scores *= weights > 0.0
             np.maximum(farthest, scores.max(axis=1), out=farthest)
             weighted = slopes * weights
-            squares[:, 0] += np.einsum("ki,ki->k", weighted, slopes)
+            squares[:, 0] += np.vecdot(weighted, slopes)
             gradients += weighted @ rows
         return gradients, squares, farthest
 
@@ -386,7 +397,7 @@ class Norms:
         norms, height = np.empty((len(hessians), rows.n_rows)), max(64, CHUNK // (rows.size * len(hessians)))
         for start in range(0, rows.n_rows, height):
             solved = rows.data[start : start + height] @ metrics.roots
-            norms[:, start : start + height] = np.einsum("kij,kij->ki", solved, solved)
+            norms[:, start : start + height] = np.vecdot(solved, solved)
         np.sqrt(norms, out=norms)
         norms *= 1.0 + metrics.theta[:, None] + gamma(rows.size + 16)
         norms += TINY
@@ -397,13 +408,12 @@ def compute_growth(metrics: Metrics, known: Norms, which: Rows) -> Array:
     """By what factor norms in some metrics are larger at most than some that are known, in one metric for each."""
     size, roots, hessians = metrics.roots.shape[-1], metrics.roots, known.hessians[which]
     forms = roots.transpose(0, 2, 1) @ (hessians @ roots)
-    forms[:, np.arange(size), np.arange(size)] -= 1.0
+    read_diagonals(forms)[:] -= 1.0
     rounded = 1.0 + gamma(size * size + 16)
-    whole = np.einsum("kij,kij->k", forms, forms) * rounded
+    whole = np.square(frobenius(forms)) * rounded
     # No eigenvalue of E is above the root of |E^2|_F.
-    squares = forms @ forms
-    least = np.sqrt(np.einsum("kij,kij->k", squares, squares)) * rounded + gamma(2 * size + 16) * whole
-    scaled = np.einsum("ki,kii->k", np.square(metrics.scales), hessians)
+    least = frobenius(forms @ forms) * rounded + gamma(2 * size + 16) * whole
+    scaled = np.vecdot(np.square(metrics.scales), read_diagonals(hessians))
     slack = gamma(2 * size + 32) * scaled * metrics.inverse_norms**2
     largest = 1.0 + (np.sqrt(least) + slack) * (1.0 + FEW)
     return np.sqrt(largest / np.maximum(1.0 - known.eta[which], 0.0)) * (1.0 + FEW)
@@ -423,6 +433,12 @@ class Common:
     # Scores nearby, and the losses' Hessians of the blocks there.
     reference: Array
     grams: Array
+
+    def sum_grams(self, shares: Array) -> Array:
+        """The losses' Hessians of some folds, which take the blocks so many times."""
+        size = self.grams.shape[-1]
+        found: Array = (shares @ self.grams.reshape(len(self.grams), -1)).reshape(-1, size, size)
+        return found
 
     def begin(self, shares: Array) -> tuple[Array, ...]:
         """The model for each fold, with what :meth:`FoldRows.at` knows of it."""
@@ -478,15 +494,15 @@ class PenaltyFolds:
         ``own``: the Hessian of the losses at scores of their own, and these, for models that have it; ``before``: the models under the penalty before, whose gradients
         are known under this one too, from which those go on that are nearer there.
         """
-        rows, diagonal, every = self.rows, np.arange(self.rows.size), np.arange(self.count)
+        rows, every = self.rows, np.arange(self.count)
         shares, n_folds = np.vstack([rows.shares.T, rows.shares.mean(axis=1)]), len(rows.weights)
-        sums = np.array([np.tensordot(shares, common.grams, 1) for common in commons])
+        sums = np.array([common.sum_grams(shares) for common in commons])
         hessians = np.concatenate([*sums[:, :-1], sums[:, -1]])
         self.references = [common.reference for common in commons for _ in range(n_folds)]
         for k, (gram, reference) in own.items():
             hessians[k], self.references[k] = gram, reference
         means = self.strengths.reshape(-1, n_folds, rows.size).mean(axis=1)
-        hessians[:, diagonal, diagonal] += np.concatenate([self.strengths, means])
+        read_diagonals(hessians)[:] += np.concatenate([self.strengths, means])
         metrics = Metrics.of(hessians, 2 * rows.n_rows + rows.edges.size + 64)
         self.metrics, last = metrics.take(slice(0, self.count)), metrics.take(slice(self.count, None))
         known = None if before is None else before.base
@@ -517,16 +533,16 @@ class PenaltyFolds:
         steps = -(roots @ ahead[:, :, None])[:, :, 0]
         errors = rows.errors(models, self.squares[columns], self.strengths[columns])
         noise = (errors[:, None] @ np.abs(roots))[:, 0]
-        noise = np.sqrt(np.einsum("ki,ki->k", noise, noise)) * (1.0 + gamma(2 * rows.size + 16))
+        noise = np.sqrt(np.vecdot(noise, noise)) * (1.0 + gamma(2 * rows.size + 16))
         theta = metrics.theta
-        nu = np.sqrt(np.einsum("ki,ki->k", ahead, ahead)) * (1.0 + theta + FEW * rows.size) + noise + TINY
+        nu = np.sqrt(np.vecdot(ahead, ahead)) * (1.0 + theta + FEW * rows.size) + noise + TINY
         radii = self._bound_between_kinks(columns, nu) if rows.loss.piecewise else self._bound_smoothly(columns, nu)
         radii += noise + 2.0 * theta * nu
         ends = models + steps
         # Adding the step rounds every entry once; a unit vector has at most the root of the trace in the metric.
         reach = np.sqrt(rows.size * 4.0) * (1.0 + FEW)
         scaled = ends / metrics.scales
-        radii += FEW * reach * np.sqrt(np.einsum("ki,ki->k", scaled, scaled))
+        radii += FEW * reach * np.sqrt(np.vecdot(scaled, scaled))
         self.steps[columns], self.ends[columns] = steps, ends
         self.nu[columns], self.noise[columns], self.radii[columns] = nu, noise, radii * (1.0 + FEW)
         self._take(columns)
@@ -544,10 +560,10 @@ class PenaltyFolds:
         norms = self.base.norms[self.penalty_of[columns]] * (self.growth[columns, None] * (1.0 + FEW))
         shares = rows.weights[self.fold_of[columns]] * np.square(norms)
         shares *= rows.loss.smoothness * (1.0 + gamma(rows.n_rows + 16))
-        self.crossed[columns] = np.einsum("ki,ki->k", shares, margins <= 0.0)
+        self.crossed[columns] = np.vecdot(shares, margins <= 0.0)
 
         def add_crossing(radii: Array, side: NDArray[np.bool_]) -> Array:
-            found: Array = np.einsum("ki,ki->k", shares, side & ~(margins > radii[:, None] * norms))
+            found: Array = np.vecdot(shares, side & ~(margins > radii[:, None] * norms))
             return found
 
         known = np.where(eta < 1.0, 1.0 - eta, np.nan)
@@ -594,14 +610,14 @@ class PenaltyFolds:
                 cuts = np.searchsorted(owners, np.arange(self.count + 1))
                 scores = np.concatenate([data[i:j] @ end for (i, j), end in zip(pairwise(cuts), ends, strict=True)])
             else:
-                scores = np.einsum("ij,ij->i", data, ends[owners])
+                scores = np.vecdot(data, ends[owners])
             error = errors[owners] * rows.lengths[places]
             found = widen(scores, (wide[owners] * self._find_norms(owners, places) + error) * (1.0 + FEW))
             near = np.flatnonzero(~self.decided(*found))
             if 0 < near.size * rows.size <= 4 * rows.n_rows:
                 mine = owners[near]
                 solved = (data[near][:, None] @ metrics.roots[mine])[:, 0]
-                norms = np.sqrt(np.einsum("ij,ij->i", solved, solved)) * (1.0 + metrics.theta[mine] + FEW * rows.size)
+                norms = np.sqrt(np.vecdot(solved, solved)) * (1.0 + metrics.theta[mine] + FEW * rows.size)
                 closer = widen(scores[near], (self.radii[mine] * norms + error[near]) * (1.0 + FEW) + TINY)
                 found[0][near], found[1][near] = intersect((found[0][near], found[1][near]), closer)
             self.lower[left], self.upper[left] = intersect((self.lower[left], self.upper[left]), found)
@@ -625,9 +641,9 @@ class PenaltyFolds:
     def _move_to(self, other: "PenaltyFolds", asked: NDArray[np.bool_]) -> Rows:
         """Stand where some models of another penalty do, if gradients are smaller there and moves are measured from the same scores; which of them do."""
         ahead = other.slopes + self.strengths * other.models
-        sizes = [np.square((part[:, None] @ self.metrics.roots)[:, 0]).sum(axis=1) for part in (self.gradients, ahead)]
+        sizes = [frobenius(part[:, None] @ self.metrics.roots) for part in (self.gradients, ahead)]
         same = [mine is theirs for mine, theirs in zip(self.references, other.references, strict=True)]
-        columns = np.flatnonzero(asked & same & (sizes[1] < NEARER**2 * sizes[0]))
+        columns = np.flatnonzero(asked & same & (sizes[1] < NEARER * sizes[0]))
         self.gradients[columns] = ahead[columns]
         for mine, theirs in zip(self.read_state(), other.read_state(), strict=True):
             mine[columns] = theirs[columns]
@@ -651,7 +667,7 @@ class PenaltyFolds:
     def _advance(self, columns: Rows) -> NDArray[np.bool_]:
         """Go to the end of steps, or less far where the objective rises there; which steps were made in full."""
         rows, begin, steps = self.rows, self.models[columns], self.steps[columns]
-        descent = np.einsum("ki,ki->k", self.gradients[columns], steps)
+        descent = np.vecdot(self.gradients[columns], steps)
         lengths, asked = np.ones(columns.size), np.arange(columns.size)
         for _ in range(20):
             mine = columns[asked]
@@ -661,7 +677,7 @@ class PenaltyFolds:
             gradients = slopes + self.strengths[mine] * models
             self.models[mine], self.gradients[mine], self.slopes[mine] = models, gradients, slopes
             self.squares[mine], self.moved[mine] = squares, moved
-            after = np.einsum("ki,ki->k", gradients, steps[asked])
+            after = np.vecdot(gradients, steps[asked])
             # A descent this small is near the rounding of its own sum, and no guide to the length.
             far = ~(after <= -0.5 * descent[asked]) & (-descent[asked] > 1e-14 * squares[:, 0])
             asked, after = asked[far], after[far]
@@ -673,13 +689,12 @@ class PenaltyFolds:
 
     def _renew(self, columns: Rows, own: "dict[int, tuple[Array, Array]]") -> None:
         """Take the curvatures of some models at their own scores."""
-        rows, hessians = self.rows, []
-        for k in columns:
-            self.references[k] = rows.data @ self.models[k]
-            hessians.append(rows.hessian(self.references[k], int(self.fold_of[k])))
-            own[int(k)] = hessians[-1], self.references[k]
-        every = np.array(hessians)
-        every[:, np.arange(rows.size), np.arange(rows.size)] += self.strengths[columns]
+        rows, scores = self.rows, self.models[columns] @ self.rows.data.T
+        hessians = rows.hessians(scores, self.fold_of[columns])
+        for k, mine, hessian in zip(columns, scores, hessians, strict=True):
+            self.references[k], own[int(k)] = mine, (hessian, mine)
+        every = hessians.copy()
+        read_diagonals(every)[:] += self.strengths[columns]
         metrics = Metrics.of(every, 2 * rows.n_rows + 64)
         self.metrics.put(columns, metrics)
         self.moved[columns] = 0.0
@@ -758,7 +773,7 @@ class ChordFolds:
     def _find_common(self, strengths: Array, start: "Array | Common", known: bool) -> Common:
         """The common model of a penalty, from that of another one or from a model."""
         rows = self.rows
-        means, strength, diagonal = rows.shares.mean(axis=1), strengths.mean(axis=0), np.arange(rows.size)
+        means, strength = rows.shares.mean(axis=1), strengths.mean(axis=0)
         anywhere = known or rows.loss.self_concordance == 0.0
         if isinstance(start, Common):
             model, found = start.model, (start.scores, start.squares, start.gradients)
@@ -770,15 +785,17 @@ class ChordFolds:
         for step in range(MAX_CENTRAL_STEPS):
             if rows.has_moved(found[0], reference):
                 reference, grams = found[0], rows.compute_grams(found[0])
-            hessian = np.tensordot(means, grams, 1)
-            hessian[diagonal, diagonal] += strength
+            if anywhere or step + 1 == MAX_CENTRAL_STEPS:
+                break
+            hessian = means @ grams.reshape(means.size, -1)
+            hessian[:: rows.size + 1] += strength
             slopes = rows.shares.T @ found[2] + strengths * model
             central = means @ found[2] + strength * model
-            factor, failed = dpotrf(hessian, lower=0, clean=1)
+            factor, failed = dpotrf(hessian.reshape(rows.size, -1), lower=0, clean=1)
             inverse = dtrtri(factor, lower=0)[0]
             along, sizes = inverse.T @ central, slopes @ inverse
-            close = along @ along <= CLOSE**2 * np.einsum("ij,ij->i", sizes, sizes).max()
-            if anywhere or failed or close or not np.all(np.isfinite(along)) or step + 1 == MAX_CENTRAL_STEPS:
+            close = along @ along <= CLOSE**2 * np.vecdot(sizes, sizes).max()
+            if failed or close or not np.all(np.isfinite(along)):
                 break
             model, found = self._search(model, -inverse @ along, central, means, strength)
         return Common(model, *found, reference, grams)
@@ -825,9 +842,7 @@ def step_radii(largest: Array, nu: Array, rho: Array, eta: Array) -> Array:
         grown = np.where(eta < 1.0, np.exp(rho) / (1.0 - eta) * (1.0 + FEW), np.inf)
         product = largest * nu * grown * (1.0 + FEW)
         tau = np.where(product < 1.0, -np.log1p(-product), np.inf) * (1.0 + FEW)
-        small = tau < 1e-8
-        # Of small numbers the quotients to first order, and the next one as a slack.
-        above = np.where(small, 1.0 + 0.5 * tau + tau**2, tau / -np.expm1(-tau)) * (1.0 + FEW)
-        below = np.where(small, 1.0 - 0.5 * tau - tau**2, tau / np.expm1(tau)) * (1.0 - FEW)
-        share = np.maximum(above * grown - 1.0, 1.0 - below / (np.exp(rho) * (1.0 + eta)) + FEW) + FEW
+        # x / (1 - e^-x) = x / 2 + (x / 2) coth(x / 2), and y coth y is at most 1 + y^2 / 3. The eigenvalues' other end takes no more:
+        # with c = (x / 2) coth(x / 2) >= 1 and a >= 1, a (c + x / 2) - 1 is at least 1 - (c - x / 2) / a.
+        share = grown * (1.0 + tau * (0.5 + tau / 12.0)) * (1.0 + FEW) - 1.0 + FEW
         return np.where(np.isfinite(share), share * nu * (1.0 + FEW), np.inf)
