@@ -105,7 +105,7 @@ class Adapted:
         for k, (train, test) in enumerate(splits):
             if changes is None or not changes.alone[k]:
                 weights, n_rows = self._weights_of(train), self.targets.y.size
-                spread: list[Array] = [np.bincount(train, w, n_rows).astype(np.float64) for w in weights]
+                spread = [np.asarray(np.bincount(train, w, n_rows), dtype=np.float64) for w in weights]
                 yield Fold(self.apply_changes(changes, k, spread), test, True)
             else:
                 yield self.refit_split(train, test)

@@ -181,7 +181,7 @@ def _share_blocks(common: Array, weights: Array, owners: NDArray[np.int16]) -> B
     order, sizes = np.argsort(owners, kind="stable"), np.bincount(owners)
     edges = np.append(0, np.cumsum(sizes[sizes > 0]))
     common, weights = common[order], weights[:, order]
-    largest = [first + int(np.argmax(common[first:last])) for first, last in pairwise(edges)]
+    largest = [first + int(common[first:last].argmax()) for first, last in pairwise(edges)]
     known = common[largest] > 0.0
     shares = np.where(known, weights[:, largest] / np.where(known, common[largest], 1.0), 0.0)
     expected = np.repeat(shares, np.diff(edges), axis=1) * common
@@ -200,7 +200,7 @@ class FoldRows:
     data : array of shape (n_rows, size)
         The rows, block by block: columns centred where there is an intercept, and multiplied by powers of two; a column of ones last.
     edges, shares : array of int, array of shape (n_blocks, n_folds)
-        Where blocks begin and end, and the multiples.
+        Where blocks begin and end, and the multiples; ``multiples``: those of the folds, one line each, and their mean.
     weights : array of shape (n_folds, n_rows)
         The weights of the folds.
     """
@@ -211,6 +211,7 @@ class FoldRows:
         order, edges, shares = blocks.order, blocks.edges, blocks.shares
         self.order, self.edges, self.shares, self.weights = order, edges, shares, blocks.weights
         self.spans = [slice(first, last) for first, last in pairwise(edges)]
+        self.multiples = np.vstack([shares.T, shares.mean(axis=1)])
         self.n_rows, self.n_columns = problem.matrix.shape
         self.size = self.n_columns + int(self.free)
         self.y, self.common = problem.y[order], problem.weights[order]
@@ -363,12 +364,11 @@ class FoldRows:
         slack += FEW * (np.abs(depths) + np.abs(scores) + self.loss.target_size(self.y))
         return np.where(curved, depths, -depths) - slack * (1.0 + FEW), curved
 
-    def errors(self, models: Array, squares: Array, strengths: Array) -> Array:
-        """Upper bounds of the errors of gradients at some models, entry by entry."""
+    def errors(self, models: Array, error: Array, squares: Array, strengths: Array) -> Array:
+        """Upper bounds of the errors of gradients at some models, entry by entry; ``error``: :meth:`score_error` of these."""
         rounded = gamma(2 * self.n_rows + 64) + FEW
         # Slopes' own evaluation, their weights, which have the error of their total, and sums of them; slopes at scores that are off;
         # then the penalty's product.
-        error = self.score_error(models)
         if self.has_curved_errors:
             # Curvatures grow by at most e^(M error) on the way, and are known as well as slopes are.
             largest, constant = self.longest * error + self.noise, float(self.loss.self_concordance or 0.0)
@@ -479,7 +479,8 @@ class PenaltyFolds:
         self.constant = float(rows.loss.self_concordance or 0.0)
         self.count = len(strengths)
         self.penalty_of, self.fold_of = np.divmod(np.arange(self.count), len(tests))
-        self.owners = np.repeat(np.arange(self.count), np.array([test.size for test in tests])[self.fold_of])
+        sizes = np.array([test.size for test in tests])[self.fold_of]
+        self.owners, self.cuts = np.repeat(np.arange(self.count), sizes), [0, *np.cumsum(sizes).tolist()]
         self.lower, self.upper = unbounded(self.owners.size)
         self.left = np.arange(self.owners.size)
 
@@ -495,8 +496,7 @@ class PenaltyFolds:
         are known under this one too, from which those go on that are nearer there.
         """
         rows, every = self.rows, np.arange(self.count)
-        shares, n_folds = np.vstack([rows.shares.T, rows.shares.mean(axis=1)]), len(rows.weights)
-        sums = np.array([common.sum_grams(shares) for common in commons])
+        n_folds, sums = len(rows.weights), np.array([common.sum_grams(rows.multiples) for common in commons])
         hessians = np.concatenate([*sums[:, :-1], sums[:, -1]])
         self.references = [common.reference for common in commons for _ in range(n_folds)]
         for k, (gram, reference) in own.items():
@@ -519,44 +519,46 @@ class PenaltyFolds:
             _, self.squares[rest], self.moved[rest] = rows.at(self.models[rest], self.fold_of[rest], references)
         self.steps, self.ends = np.zeros_like(self.models), self.models.copy()
         self.nu, self.noise, self.radii, self.crossed = (np.full(self.count, np.inf) for _ in range(4))
-        self._prove(every)
+        self._prove(slice(None))
 
     def count_open(self) -> Rows:
         """How many rows of each fold are not decided."""
         return np.bincount(self.owners[self.left], minlength=self.count)
 
-    def _prove(self, columns: Rows) -> None:
+    def _prove(self, columns: "slice | Rows") -> None:
         """Make the chord steps of some folds from where they stand, and take in what is proven about their ends."""
-        rows, metrics = self.rows, self.metrics.take(columns)
-        gradients, models, roots = self.gradients[columns], self.models[columns], metrics.roots
-        ahead = (gradients[:, None] @ roots)[:, 0]
-        steps = -(roots @ ahead[:, :, None])[:, :, 0]
-        errors = rows.errors(models, self.squares[columns], self.strengths[columns])
-        noise = (errors[:, None] @ np.abs(roots))[:, 0]
-        noise = np.sqrt(np.vecdot(noise, noise)) * (1.0 + gamma(2 * rows.size + 16))
-        theta = metrics.theta
+        rows, scales = self.rows, self.metrics.scales[columns]
+        models, roots, theta = self.models[columns], self.metrics.roots[columns], self.metrics.theta[columns]
+        ahead = (self.gradients[columns][:, None] @ roots)[:, 0]
+        steps, off = -(roots @ ahead[:, :, None])[:, :, 0], rows.score_error(models)
+        errors = rows.errors(models, off, self.squares[columns], self.strengths[columns])
+        noise = frobenius(errors[:, None] @ np.abs(roots)) * (1.0 + gamma(2 * rows.size + 16))
         nu = np.sqrt(np.vecdot(ahead, ahead)) * (1.0 + theta + FEW * rows.size) + noise + TINY
-        radii = self._bound_between_kinks(columns, nu) if rows.loss.piecewise else self._bound_smoothly(columns, nu)
-        radii += noise + 2.0 * theta * nu
-        ends = models + steps
-        # Adding the step rounds every entry once; a unit vector has at most the root of the trace in the metric.
-        reach = np.sqrt(rows.size * 4.0) * (1.0 + FEW)
-        scaled = ends / metrics.scales
-        radii += FEW * reach * np.sqrt(np.vecdot(scaled, scaled))
-        self.steps[columns], self.ends[columns] = steps, ends
-        self.nu[columns], self.noise[columns], self.radii[columns] = nu, noise, radii * (1.0 + FEW)
-        self._take(columns)
+        self.steps[columns], self.nu[columns], self.noise[columns] = steps, nu, noise
+        piecewise = rows.loss.piecewise
+        radii = self._bound_between_kinks(columns, nu) if piecewise else self._bound_smoothly(columns, nu, off)
+        if np.any(radii < np.inf):
+            radii += noise + 2.0 * theta * nu
+            ends = models + steps
+            # Adding the step rounds every entry once; a unit vector has at most the root of the trace in the metric.
+            reach = np.sqrt(rows.size * 4.0) * (1.0 + FEW)
+            radii = (radii + FEW * reach * frobenius(ends / scales)) * (1.0 + FEW)
+            self.ends[columns], self.radii[columns] = ends, radii
+            self._take(columns)
+        else:
+            self.radii[columns] = np.inf
 
-    def _bound_smoothly(self, columns: Rows, nu: Array) -> Array:
-        """Upper bounds of the distances of the optima from the ends of some models' steps, in their metrics; ``nu``: at least the norms of the gradients."""
-        off = self.rows.longest * self.rows.score_error(self.models[columns]) + 2.0 * self.rows.noise
+    def _bound_smoothly(self, columns: "slice | Rows", nu: Array, off: Array) -> Array:
+        """Upper bounds of the distances of the optima from the ends of some models' steps, in their metrics; ``nu``, ``off``: at least the norms of the gradients, and what scores err by per length of their row."""
+        off = self.rows.longest * off + 2.0 * self.rows.noise
         rho = self.constant * (off + self.moved[columns]) * (1.0 + FEW) + FEW
         return step_radii(self.constant * self._largest(columns), nu, rho, self.metrics.eta[columns])
 
-    def _bound_between_kinks(self, columns: Rows, nu: Array) -> Array:
+    def _bound_between_kinks(self, columns: "slice | Rows", nu: Array) -> Array:
         """Upper bounds of the distances of the optima from the ends of some models' steps under a piecewise quadratic loss, in their metrics."""
         rows, eta = self.rows, self.metrics.eta[columns]
-        margins, curved = rows.find_margins(self.models[columns], [self.references[k] for k in columns])
+        references = [self.references[k] for k in np.arange(self.count)[columns]]
+        margins, curved = rows.find_margins(self.models[columns], references)
         norms = self.base.norms[self.penalty_of[columns]] * (self.growth[columns, None] * (1.0 + FEW))
         shares = rows.weights[self.fold_of[columns]] * np.square(norms)
         shares *= rows.loss.smoothness * (1.0 + gamma(rows.n_rows + 16))
@@ -572,7 +574,7 @@ class PenaltyFolds:
         factor = np.maximum(lost / (1.0 - lost), gained / (1.0 + gained)) * (1.0 + FEW)
         return np.where(np.isfinite(within) & (lost < 1.0), factor * nu * (1.0 + FEW), np.inf)
 
-    def _largest(self, columns: Rows) -> Array:
+    def _largest(self, columns: "slice | Rows") -> Array:
         """Upper bounds of the largest norms of rows in the metrics of some models."""
         found: Array = self.base.largest[self.penalty_of[columns]] * self.growth[columns] * (1.0 + FEW)
         return found
@@ -591,7 +593,7 @@ class PenaltyFolds:
         found: Array = norms[0, places] if len(norms) == 1 else norms[self.penalty_of[owners], places]
         return found
 
-    def _take(self, columns: Rows) -> None:
+    def _take(self, columns: "slice | Rows") -> None:
         """Take in what radii around the steps' ends prove of open rows, by the common norms and then by their fold's own."""
         rows, metrics, ends = self.rows, self.metrics, self.ends
         asked = np.zeros(self.count, dtype=np.bool_)
@@ -625,7 +627,7 @@ class PenaltyFolds:
 
     def run(self, columns: Rows, own: "dict[int, tuple[Array, Array]]", spared: float, budget: Budget) -> None:
         """Step some models on until all but a share of their rows are decided, or no more is to be gained; ``own`` as in :meth:`begin`, for the next penalty."""
-        most: Array = np.floor(spared * np.bincount(self.owners, minlength=self.count))
+        most = np.floor(spared * np.diff(self.cuts))
         for _ in range(MAX_STEPS):
             columns = columns[self._goes_on(columns, most)]
             if not columns.size or budget.spent:
@@ -661,8 +663,8 @@ class PenaltyFolds:
 
     def _goes_on(self, columns: Rows, most: Array) -> NDArray[np.bool_]:
         """Which of some models have more open rows than ``most``, and gradients above their rounding."""
-        found: NDArray[np.bool_] = (self.count_open() > most)[columns] & (self.nu > 4.0 * self.noise)[columns]
-        return found & self.metrics.known[columns] & np.isfinite(self.steps[columns]).all(axis=1)
+        found = (self.count_open() > most) & (self.nu > 4.0 * self.noise) & (self.nu < np.inf) & self.metrics.known
+        return found[columns]
 
     def _advance(self, columns: Rows) -> NDArray[np.bool_]:
         """Go to the end of steps, or less far where the objective rises there; which steps were made in full."""
@@ -735,7 +737,7 @@ class ChordFolds:
         """What is proven about the rows that a model is asked about."""
         group, column = divmod(k, self.n_folds * self.together)
         found = self.penalties[group]
-        mine = slice(*np.searchsorted(found.owners, [column, column + 1]))
+        mine = slice(*found.cuts[column : column + 2])
         return found.lower[mine], found.upper[mine]
 
     def model(self, k: int) -> Array:
@@ -773,7 +775,7 @@ class ChordFolds:
     def _find_common(self, strengths: Array, start: "Array | Common", known: bool) -> Common:
         """The common model of a penalty, from that of another one or from a model."""
         rows = self.rows
-        means, strength = rows.shares.mean(axis=1), strengths.mean(axis=0)
+        means, strength = rows.multiples[-1], strengths.mean(axis=0)
         anywhere = known or rows.loss.self_concordance == 0.0
         if isinstance(start, Common):
             model, found = start.model, (start.scores, start.squares, start.gradients)
