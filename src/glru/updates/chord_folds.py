@@ -58,9 +58,8 @@ CHUNK = 1 << 15
 NEARER = 0.7
 """A model starts from that of another penalty if the gradient norm there is at most this share of the one at its own current model."""
 
-SLOW, FAR, FAR_PIECES = 0.3, 1.0, 0.1
-"""A fold takes the curvatures of its own model where a step leaves more of a gradient's norm, the logarithm of what curvatures differ by is above this, or rows that have
-crossed a kink carry more of the metric."""
+SLOW, FAR_PIECES = 0.3, 0.1
+"""A fold takes the curvatures of its own model where a step leaves more of a gradient's norm, nothing is provable in its metric, or rows that have crossed a kink carry more of it."""
 
 CHORD, SAME_NORMS = 0.1, 1.1
 """The largest difference in the logarithm of curvatures from those of a common Hessian, and the largest factor by which norms may exceed the known ones used in their place."""
@@ -703,13 +702,11 @@ class PenaltyFolds:
         self.growth[columns] = compute_growth(metrics, self.base, self.penalty_of[columns])
 
     def _have_drifted(self, columns: Rows, rates: Array) -> NDArray[np.bool_]:
-        """Which models are far from where their Hessians were taken, or gain little by a step; ``rates``: what the last ones left of the gradients' norms."""
-        if not self.rows.loss.piecewise:
-            drifted: NDArray[np.bool_] = (self.constant * self.moved[columns] > FAR) | (rates > SLOW)
-            return drifted
-        # In the metric of other pieces steps may go round in circles, and nothing may be provable.
-        crossed, lost = self.crossed[columns], (rates > SLOW) | ~np.isfinite(self.radii[columns])
-        return (crossed > FAR_PIECES) | ((crossed > 0.0) & lost)
+        """Which models gain little by a step, or nothing is provable of in their metrics; ``rates``: what the last steps left of the gradients' norms."""
+        lost: NDArray[np.bool_] = (rates > SLOW) | ~np.isfinite(self.radii[columns])
+        # In the metric of other pieces steps may go round in circles; where no row has crossed a kink, there is no other metric.
+        crossed = self.crossed[columns]
+        return (crossed > FAR_PIECES) | ((crossed > 0.0) & lost) if self.rows.loss.piecewise else lost
 
 
 @final
