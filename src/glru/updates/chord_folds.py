@@ -83,15 +83,13 @@ def has_chords(problem: Problem) -> bool:
 
 def read_diagonals(matrices: Array) -> Array:
     """A view of the diagonals of some matrices, one row each."""
-    count, size = matrices.shape[:2]
-    return matrices.reshape(count, size * size)[:, :: size + 1]
+    return matrices.reshape(len(matrices), -1)[:, :: matrices.shape[1] + 1]
 
 
 def frobenius(matrices: Array) -> Array:
     """The Frobenius norms of some matrices."""
     flat = matrices.reshape(len(matrices), -1)
-    found: Array = np.sqrt(np.vecdot(flat, flat))
-    return found
+    return np.asarray(np.sqrt(np.vecdot(flat, flat)))
 
 
 @final
@@ -141,13 +139,12 @@ class Metrics:
 
     def take(self, which: Any) -> "Metrics":
         """Some of the metrics."""
-        names = ("roots", "eta", "theta", "scales", "inverse_norms")
-        return Metrics(*(getattr(self, name)[which] for name in names))
+        return Metrics(*(values[which] for values in vars(self).values()))
 
     def put(self, which: Rows, other: "Metrics") -> None:
         """Take some of the metrics from elsewhere."""
-        for name in ("roots", "eta", "theta", "scales", "inverse_norms"):
-            getattr(self, name)[which] = getattr(other, name)
+        for name, values in vars(other).items():
+            getattr(self, name)[which] = values
 
 
 @final
@@ -181,8 +178,7 @@ def _share_blocks(common: Array, weights: Array, owners: NDArray[np.int16]) -> B
     edges = np.append(0, np.cumsum(sizes[sizes > 0]))
     common, weights = common[order], weights[:, order]
     largest = [first + int(common[first:last].argmax()) for first, last in pairwise(edges)]
-    known = common[largest] > 0.0
-    shares = np.where(known, weights[:, largest] / np.where(known, common[largest], 1.0), 0.0)
+    shares = weights[:, largest] / np.maximum(common[largest], 1e-200)  # zeros of a block without weight
     expected = np.repeat(shares, np.diff(edges), axis=1) * common
     # A unit each for the totals, the quotients and this product.
     if not np.array_equal(weights, expected) and np.any(np.abs(weights - expected) > 8e-16 * weights):
@@ -205,7 +201,7 @@ class FoldRows:
     """
 
     def __init__(self, problem: Problem, blocks: Blocks) -> None:
-        self.problem, self.loss, self.free = problem, problem.loss, problem.fit_intercept
+        self.loss, self.free = problem.loss, problem.fit_intercept
         self.has_curved_errors = not np.isfinite(problem.loss.smoothness)
         order, edges, shares = blocks.order, blocks.edges, blocks.shares
         self.order, self.edges, self.shares, self.weights = order, edges, shares, blocks.weights
@@ -254,9 +250,7 @@ class FoldRows:
         places = np.empty(self.n_rows, dtype=np.intp)
         places[self.order] = np.arange(self.n_rows)
         found: Rows = places[np.concatenate(tests)]
-        consecutive = (
-            found.size > 0 and int(found[-1]) - int(found[0]) + 1 == found.size and np.all(np.diff(found) == 1)
-        )
+        consecutive = found.size > 0 and np.all(np.diff(found) == 1)
         return slice(int(found[0]), int(found[-1]) + 1) if consecutive else found
 
     def pack(self, model: Array) -> Array:
@@ -433,12 +427,6 @@ class Common:
     reference: Array
     grams: Array
 
-    def sum_grams(self, shares: Array) -> Array:
-        """The losses' Hessians of some folds, which take the blocks so many times."""
-        size = self.grams.shape[-1]
-        found: Array = (shares @ self.grams.reshape(len(self.grams), -1)).reshape(-1, size, size)
-        return found
-
     def begin(self, shares: Array) -> tuple[Array, ...]:
         """The model for each fold, with what :meth:`FoldRows.at` knows of it."""
         moved = np.full(shares.shape[1], np.abs(self.scores - self.reference).max())
@@ -495,8 +483,9 @@ class PenaltyFolds:
         are known under this one too, from which those go on that are nearer there.
         """
         rows, every = self.rows, np.arange(self.count)
-        n_folds, sums = len(rows.weights), np.array([common.sum_grams(rows.multiples) for common in commons])
-        hessians = np.concatenate([*sums[:, :-1], sums[:, -1]])
+        n_folds, blocks = len(rows.weights), np.array([common.grams for common in commons])
+        sums = rows.multiples @ blocks.reshape(*blocks.shape[:2], -1)
+        hessians = np.concatenate([*sums[:, :-1], sums[:, -1]]).reshape(-1, rows.size, rows.size)
         self.references = [common.reference for common in commons for _ in range(n_folds)]
         for k, (gram, reference) in own.items():
             hessians[k], self.references[k] = gram, reference
@@ -551,7 +540,8 @@ class PenaltyFolds:
         """Upper bounds of the distances of the optima from the ends of some models' steps, in their metrics; ``nu``, ``off``: at least the norms of the gradients, and what scores err by per length of their row."""
         off = self.rows.longest * off + 2.0 * self.rows.noise
         rho = self.constant * (off + self.moved[columns]) * (1.0 + FEW) + FEW
-        return step_radii(self.constant * self._largest(columns), nu, rho, self.metrics.eta[columns])
+        largest = self.base.largest[self.penalty_of[columns]] * self.growth[columns] * (1.0 + FEW)
+        return step_radii(self.constant * largest, nu, rho, self.metrics.eta[columns])
 
     def _bound_between_kinks(self, columns: "slice | Rows", nu: Array) -> Array:
         """Upper bounds of the distances of the optima from the ends of some models' steps under a piecewise quadratic loss, in their metrics."""
@@ -572,11 +562,6 @@ class PenaltyFolds:
         lost, gained = (eta + add_crossing(within, side) * (1.0 + FEW) + FEW for side in (curved, ~curved))
         factor = np.maximum(lost / (1.0 - lost), gained / (1.0 + gained)) * (1.0 + FEW)
         return np.where(np.isfinite(within) & (lost < 1.0), factor * nu * (1.0 + FEW), np.inf)
-
-    def _largest(self, columns: "slice | Rows") -> Array:
-        """Upper bounds of the largest norms of rows in the metrics of some models."""
-        found: Array = self.base.largest[self.penalty_of[columns]] * self.growth[columns] * (1.0 + FEW)
-        return found
 
     def _find_places(self, asked: Rows) -> "slice | Rows":
         """Where in the data some of the rows are that models are asked about."""
