@@ -520,6 +520,11 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.local_rows:RowRemovals.remainders", inside(exponential_remainders=scaled(0.1)), FAMILIES
     ),
     "thousandth-of-the-moments": Mutant("glru.updates.moments:SecondMoments.sizes", scaled(1e-3), FAMILIES),
+    "hundredth-of-the-fourth-powers-of-norms": Mutant(
+        "glru.updates.local_rows:LocalRows.moments",
+        lambda moments: lambda self, norms, unit=None: moments(self, norms, unit and 100.0 * unit),
+        FAMILIES,
+    ),
     "third-derivatives-of-the-row-left-out": Mutant(
         "glru.updates.local_rows:LocalRows.second_order",
         lambda half: (

@@ -326,6 +326,19 @@ def test_rows_to_second_order(seed, fit_intercept, lam):
     assert np.median(second[1] - second[0]) < 0.6 * np.median(sharp[1] - sharp[0])
 
 
+@pytest.mark.parametrize("seed", [12, 45])
+def test_rows_to_second_order_with_few_long_rows(seed):
+    """Here the fourth powers of the rows' norms are most of the bound."""
+    random = np.random.default_rng(seed)
+    X = np.exp(random.normal(size=(20, 1)))
+    y = np.where(np.log(X[:, 0]) + random.logistic(size=20) > 0.0, 1.0, -1.0)
+    solution = glru.solve(glru.Problem(X, y, penalty=glru.L2(2.0**-10), fit_intercept=True), tol=1e-12)
+    scores, off = held_out(solution)
+    bounds = family_bounds(solution, LocalRows, bound_to_second_order)
+    assert np.isfinite(bounds).any()
+    assert_inside(scores, np.minimum(off, 1e-11 * (1.0 + np.abs(scores))), *bounds)
+
+
 @pytest.mark.parametrize("spoil", ["far", "twice", "unpenalised", "units"])
 def test_more_than_a_few_open_rows_of_a_metric_that_cannot_be_formed(spoil):
     """No sharper bounds are asked for where there is no base."""
