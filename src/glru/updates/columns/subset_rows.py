@@ -38,9 +38,6 @@ SHARED_STEPS, OWN_STEPS = 24, 20
 TOO_FAR = 0.3
 """A step goes too far if the slope of the objective along it has changed sign and is more than this share of its first value."""
 
-EXTRAPOLATION = -4.0, 0.8
-"""The smallest and the largest multiple of the last step that is added to the next one."""
-
 SLOW_CONTRACTION = 0.9
 """If a step leaves more than this share of the gradient, the next ones use the pair's own Hessian."""
 
@@ -290,9 +287,10 @@ class SubsetRows:
         return (summed + off) * (1.0 + gamma(n_rows + 16))
 
     def narrow(self, sets: Places, rows: Places, width: Array, signs: bool) -> None:
-        """Narrow the bounds of some pairs of a set and a row up to a width each, or until their signs are known."""
+        """Narrow the bounds of some pairs of a set and a row until those of each set have their widths together, or until their signs are known."""
         order = np.lexsort((rows, sets))
         sets, rows, width, best = sets[order], rows[order], width[order], np.full(order.size, np.inf)
+        asked, most = (sets, rows), np.bincount(sets, width)
         slow: list[tuple[Places, Places, Array, Array]] = []
         steps: tuple[Array, ...] | None = None
         height = max(1, SCORES_TOGETHER // self.family.y.size)
@@ -312,6 +310,11 @@ class SubsetRows:
                         self._kept.append((pairs.sets, pairs.rows, pairs.models))
                         left = self.is_open(pairs.sets, pairs.rows, width[part], signs)
                         useful = left & (too_far | (nu < SLOW_CONTRACTION * best[part])) & (step + 1 < SHARED_STEPS)
+                        if not signs:
+                            # What some rows are narrower than asked for, others may be wider.
+                            widths = np.bincount(asked[0], self.upper[asked] - self.lower[asked])
+                            left &= ~(widths <= most)[pairs.sets]
+                            useful &= left
                     going[part], best[part] = useful, np.fmin(nu, best[part])
                     if useful.any():
                         stepped.append(tuple(known[useful] for known in pairs.step(too_far)))
@@ -366,8 +369,7 @@ class SubsetRows:
 class Pairs:
     """Models of pairs of a set and a row, written down in full in the columns of their sets; pairs of one set stand together.
 
-    ``steps``: where each pair's last step began, the step in the coordinates of the metric, the Newton step that it was made of, and the slope of the objective along it there;
-    the closed form, if not given.
+    ``steps``: where each pair's last step began, the step in the coordinates of the metric, and the slope of the objective along it there; the closed form, if not given.
     """
 
     def __init__(self, family: SubsetRows, sets: Places, rows: Places, steps: tuple[Array, ...] | None) -> None:
@@ -378,8 +380,8 @@ class Pairs:
             squares = np.square(self.images).sum(axis=1)
             slopes = -np.square(multipliers) * (1.0 - family.leverages[sets, rows]) * squares
             first = self.images * multipliers[:, None]
-            steps = family.begin(sets, rows), first, first, slopes
-        self.begin, self.moves, self.newton, self.slopes = steps
+            steps = family.begin(sets, rows), first, slopes
+        self.begin, self.moves, self.slopes = steps
         moves = self._multiply(self.moves, True)
         self.models = self.begin + np.where(np.isfinite(moves), moves, 0.0)
         # The gradient in the coordinates of the metric.
@@ -446,23 +448,19 @@ class Pairs:
         return least_radius(cuts, family.constant, nu * (1.0 + FEW), moves)
 
     def step(self, too_far: NDArray[np.bool_]) -> tuple[Array, ...]:
-        """The next steps: to where the slope along the last one is about zero, if that went too far; else Anderson's with one past step.
+        """The next steps: to where the slope along the last one is about zero, if that went too far; else Newton's.
 
         These begin with the Hessian of the set without the row.
         """
         family, mine, forms = self.family, (self.sets, self.rows), self.forms
         along = family.curvatures[mine] * (forms * self.images).sum(axis=1) / (1.0 - family.leverages[mine])
         newton = -(forms + along[:, None] * self.images)
-        change = newton - self.newton
-        ratio = np.clip((newton * change).sum(axis=1) / np.square(change).sum(axis=1), *EXTRAPOLATION)
-        moves = newton - np.where(np.isfinite(ratio), ratio, 0.0)[:, None] * (self.moves + change)
         share = self.slopes / (self.slopes - (forms * self.moves).sum(axis=1))
         back = share[:, None] * self.moves
         return (
             np.where(too_far[:, None], self.begin, self.models),
-            np.where(too_far[:, None], back, moves),
             np.where(too_far[:, None], back, newton),
-            np.where(too_far, share * self.slopes, (forms * moves).sum(axis=1)),
+            np.where(too_far, share * self.slopes, (forms * newton).sum(axis=1)),
         )
 
 
