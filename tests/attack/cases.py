@@ -313,10 +313,17 @@ def _column_families(random: np.random.Generator) -> Iterator[Answer]:
     found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     if (wide or has_smooth_columns(problem)) and np.all(lam > 0.0):
         found = _wide_columns(solution, queries, (as_matrix(dense), as_matrix(queries)), lam, -1.0)
+    one_step = None
     if has_local_columns(problem):
         local = LocalColumns(problem, solution.point, as_matrix(queries))
-        found["LocalColumns, one step"] = local.closed_form(columns)
         found["LocalColumns"] = local.bounds(columns, never, 4)
+        one_step = local.closed_form(columns) if local.usable else None
+    if one_step is not None:
+        found["LocalColumns, one step"] = one_step.bounds()
+        signs = np.where(random.random(one_step.centers.shape) < 0.5, -1.0, 1.0)
+        # Their sum is taken in float64 here.
+        rounding = 1e-14 * np.abs(one_step.centers).sum(axis=0)
+        middles, off = (signs * one_step.centers).sum(axis=0), one_step.bound_sums(signs) + rounding
     if has_carried(problem) and problem.penalty.smooth:
         found["carried columns"] = carried_columns(solution, as_matrix(queries), columns)
     for j in columns if found else ():
@@ -325,6 +332,10 @@ def _column_families(random: np.random.Generator) -> Iterator[Answer]:
             scores = truth.scores(np.delete(queries, j, axis=1))
             for name, (lower, upper) in found.items():
                 yield name, scores, lower[:, j], upper[:, j]
+            if one_step is not None:
+                total = sum(int(sign) * value for sign, (value, _) in zip(signs[:, j], scores, strict=True))
+                doubt, here = sum(doubt for _, doubt in scores), slice(j, j + 1)
+                yield "LocalColumns, sums", [(total, doubt)], (middles - off)[here], (middles + off)[here]
 
 
 def _wide_columns(

@@ -701,6 +701,9 @@ MUTANTS: dict[str, Mutant] = {
     "hundredth-of-the-radius-of-local-columns": Mutant(
         "glru.updates.columns.local:LocalColumns.certified", inside(least_radius=scaled(0.01)), COLUMNS
     ),
+    "hundredth-of-what-sums-may-be-off": Mutant(
+        "glru.updates.columns.local:CandidateScores.bound_sums", scaled(0.01), COLUMNS
+    ),
     "half-the-norms-of-the-penalty": Mutant("glru.metric.columns:DiagonalMetric.norms", scaled(0.5), SLACK),
     "half-the-gradient-beside-the-penalty": Mutant(
         "glru.metric.columns:DiagonalMetric.gradient_norm", scaled(0.5), SLACK

@@ -178,10 +178,15 @@ def test_local_removals(loss, shape, fit_intercept):
         family = LocalColumns(problem, solution.point, as_matrix(Q))
         every = np.arange(problem.n_columns)
         bounds = [family.bounds(every, never, n_steps) for n_steps in (1, 20)]
-        bounds.insert(0, family.closed_form(every))
+        one_step = family.closed_form(every)
+        bounds.insert(0, one_step.bounds())
+        slopes = np.random.default_rng(2).normal(size=(Q.shape[0], every.size))
+        middles, sums = (slopes * one_step.centers).sum(axis=0), one_step.bound_sums(slopes)
+        assert np.all(sums <= 1.01 * (np.abs(slopes) * one_step.half).sum(axis=0))
         for j in every:
             scores, off = retrained(problem, glru.RemoveColumns([j]), without(Q, [j]))
             off = np.minimum(off + 1e-8, 1e-7 * (1.0 + np.abs(scores)))
+            assert abs(slopes[:, j] @ scores - middles[j]) <= sums[j] + np.abs(slopes[:, j]) @ off
             for lower, upper in bounds:
                 assert_inside(lower[:, j], upper[:, j], scores, off)
         present = carefully(problem)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from glru._options import Budget
 from glru.bounds import Bounds
 from glru.certificate import Certificate
-from glru.linalg import FEW, Array, Matrix, to_host
+from glru.linalg import FEW, Array, Matrix, gamma, to_host
 from glru.problem import Point, Problem
 from glru.refine import refine
 from glru.regions import EVERY, PAPER
@@ -22,7 +22,7 @@ from glru.selection.contest import Contest, Goal
 from glru.selection.criteria import Criterion
 from glru.selection.dof import Freedom, bounds_nearby, count_freedom, count_parameters
 from glru.selection.moves import Carried, ColumnFamilies, Columns, Model, Move, MoveList, Screening, SummedHessian
-from glru.updates.columns import Evaluated, FoldColumns, FoldData, Tangent
+from glru.updates.columns import CandidateScores, Evaluated, FoldColumns, FoldData, Tangent
 
 Zeros = NDArray[np.bool_]
 """A mask of the rows whose score is exactly zero."""
@@ -314,7 +314,7 @@ class ValidationJudge(Judge):
         if bounds is not None and np.all(np.isfinite(bounds)):
             scores = 0.5 * (bounds[0] + bounds[1])
         else:
-            point = self.model.point
+            point = self.model.near
             scores = self.present.queries @ point.coef + point.intercept
         return criterion.width(
             0.05 * criterion.resolution, float(criterion.terms(self.rows.y, scores, scores)[1].sum())
@@ -399,20 +399,54 @@ class Pending:
         return judge.rows.criterion.complete(*ends, dof)
 
     def take(self, places: Columns, lower: Any, upper: Any) -> None:
-        """Take in bounds of the rows' scores, of shape (n_rows, n_places), after some moves."""
+        """Take in bounds of the rows' scores, of shape (n_rows, n_places), after some moves, or of the values themselves."""
         self.budget.check()
-        rows, (lower, upper) = self.judge.rows, (to_host(lower), to_host(upper))
-        zeros = self.zeros[:, places]
-        if zeros.any():
-            lower, upper = np.where(zeros, 0.0, lower), np.where(zeros, 0.0, upper)
-        low, high = rows.criterion.terms(rows.y[:, None], lower, upper)
-        with np.errstate(invalid="ignore"):
-            certain = high - low <= self.judge.precision / max(self.judge.n_rows, 1)
-        self.certain[places] = np.maximum(self.certain[places], certain.sum(axis=0))
-        low, high = self._complete(places, rows.criterion.add_terms(low, high, rows.weights), lower, upper)
-        self.lower[places] = np.maximum(self.lower[places], low)
-        self.upper[places] = np.maximum(np.minimum(self.upper[places], high), self.lower[places])
-        self.contest.settle(self.ranks[places], *self._whole(places, self.lower[places], self.upper[places]))
+        low, high = lower, upper
+        if lower.ndim > 1:
+            rows, (lower, upper) = self.judge.rows, (to_host(lower), to_host(upper))
+            zeros = self.zeros[:, places]
+            if zeros.any():
+                lower, upper = np.where(zeros, 0.0, lower), np.where(zeros, 0.0, upper)
+            low, high = rows.criterion.terms(rows.y[:, None], lower, upper)
+            with np.errstate(invalid="ignore"):
+                self._count_certain(places, high - low)
+            low, high = self._complete(places, rows.criterion.add_terms(low, high, rows.weights), lower, upper)
+        self.upper[places] = np.minimum(self.upper[places], high)
+        self.take_values(places, low)
+
+    def _count_certain(self, places: Columns, widths: Array) -> None:
+        certain = (widths <= self.judge.precision / max(self.judge.n_rows, 1)).sum(axis=0)
+        self.certain[places] = np.maximum(self.certain[places], certain)
+
+    def take_candidates(self, places: Columns, here: CandidateScores) -> None:
+        """Take in what is known of the models after some moves near candidates."""
+        slopes = self._slopes(here.centers)
+        if slopes is not None:
+            with np.errstate(all="ignore"):
+                smoothness = self.judge.rows.criterion.smoothness
+                self._count_certain(places, here.half * (2.0 * np.abs(slopes) + smoothness * here.half))
+        self.take(places, *self.bound(here))
+
+    def _slopes(self, scores: Array) -> Array | None:
+        """The slopes of the terms at some scores; None where the value is not their sum, or not convex."""
+        rows, criterion = self.judge.rows, self.judge.rows.criterion
+        if criterion.slopes is None or criterion.price is not None or rows.weights is not None:
+            return None
+        return criterion.slopes(rows.y[:, None], scores)
+
+    def bound(self, here: CandidateScores) -> Bounds:
+        """Bounds of the values near candidates: of a convex sum by its tangents there; of others bounds of the rows' scores."""
+        criterion, y, scores = self.judge.rows.criterion, self.judge.rows.y[:, None], here.centers
+        slopes = self._slopes(scores) if self.judge.model.whole.arrays.stable else None
+        if slopes is None:
+            return here.bounds()
+        with np.errstate(all="ignore"):
+            low, high = criterion.sum_bounds(y, scores, scores)
+            off = here.bound_sums(slopes)
+            rest = 0.5 * criterion.smoothness * np.square(here.half).sum(axis=0) * (1.0 + gamma(len(scores) + 8))
+            low, high = (low - off) * (1.0 - FEW), (high + off + rest) * (1.0 + FEW)
+        # A sum that overflowed says nothing.
+        return np.where(np.isnan(low), criterion.least, low), np.where(np.isnan(high), np.inf, high)
 
     def tangent(self, scores: Array) -> Tangent | None:
         """A lower end of the value at some scores of the rows, and its slopes there; None where it is not a convex sum over the rows."""
@@ -431,6 +465,7 @@ class Pending:
     def take_values(self, places: Columns, lower: Array) -> None:
         """Take in lower ends of the values after some moves."""
         self.lower[places] = np.maximum(self.lower[places], lower)
+        self.upper[places] = np.maximum(self.upper[places], self.lower[places])
         self.contest.settle(self.ranks[places], *self._whole(places, self.lower[places], self.upper[places]))
 
     def _whole(self, places: Columns, lower: Array, upper: Array) -> Bounds:
@@ -467,14 +502,16 @@ class Pending:
         return np.array([best] if wide else [], dtype=np.intp)
 
     def decided(self, places: Columns, lower: Any, upper: Any) -> NDArray[np.bool_]:
-        """Which of some moves are known well enough or cannot win, given bounds of the rows' scores after each."""
+        """Which of some moves are known well enough or cannot win, given bounds of the rows' scores after each, or of the values."""
         self.budget.check()
         rows = self.judge.rows
-        zeros: Zeros = np.asarray(self.zeros[:, places].all(axis=1))
-        if zeros.any():
-            lower, upper = (np.where(zeros[:, None], 0.0, to_host(ends)) for ends in (lower, upper))
-        low, high = rows.criterion.sum_bounds(rows.y[:, None], lower, upper, rows.weights)
-        low, high = self._complete(places, (low, high), lower, upper)
+        low, high = lower, upper
+        if lower.ndim > 1:
+            zeros: Zeros = np.asarray(self.zeros[:, places].all(axis=1))
+            if zeros.any():
+                lower, upper = (np.where(zeros[:, None], 0.0, to_host(ends)) for ends in (lower, upper))
+            low, high = rows.criterion.sum_bounds(rows.y[:, None], lower, upper, rows.weights)
+            low, high = self._complete(places, (low, high), lower, upper)
         known = high - low <= self._is_enough(high)
         low, high = self._whole(places, low, high)
         least = min(float(self.contest.upper.min()), float(high.min(initial=np.inf)))

@@ -43,6 +43,7 @@ from glru.updates.columns import (
     has_subsets,
     has_wide_columns,
 )
+from glru.updates.gradients import EXACT_STEPS
 
 if TYPE_CHECKING:
     from glru.selection.judge import Pending
@@ -57,6 +58,9 @@ FIRST_BATCH = 32
 
 SETS_COST = 4
 """Models are bounded in their own metrics if all of these cost no more than this many factorisations over the rows."""
+
+SMALL_HESSIAN = 2_000_000
+"""Models are followed in their own metrics, too, if forming a Hessian takes at most this many multiplications."""
 
 POLISHED = 1e-12
 """The columns of large sparse data are bounded from a model with this relative gap."""
@@ -305,6 +309,8 @@ class ColumnFamilies(Screening):
             if more is not None:
                 tighten.append(more)
                 alone[places] = False
+                if self._local is not None and self._has_small_hessians:
+                    tighten.append(partial(self._bound_sets, moves, places, pending))
         for places in self._sets(moves, np.flatnonzero(alone)):
             tighten.append(partial(self._bound_sets, moves, places, pending))
             alone[places] = False
@@ -445,11 +451,17 @@ class ColumnFamilies(Screening):
             return lambda: None
         elif not add and has_local_columns(problem):
             local = self._make_local_family()
-            pending.take(places, *local.closed_form(own))
+            if local.usable and problem.arrays.stable:
+                width = max(16, problem.arrays.batch // (4 * max(local.queries.shape[0], problem.n_columns)))
+                for k in range(0, own.size, width):
+                    pending.take_candidates(places[k : k + width], local.closed_form(own[k : k + width]))
+            exact = 0 if self._has_small_hessians else EXACT_STEPS
             return lambda: self._step_on(
                 places,
                 pending,
-                lambda here, decided: local.bounds(own[here], partial(decided, places[here]), BATCH_STEPS),
+                lambda here, decided: local.bounds(
+                    own[here], partial(decided, places[here]), BATCH_STEPS, pending.bound, exact
+                ),
             )
         return None
 
@@ -557,6 +569,12 @@ class ColumnFamilies(Screening):
             return carried
         problem, point = self.model.whole.select_columns(carried.chosen), carried.point()
         return replace(carried, family=after.form_again(problem, point, self._select(carried.chosen)))
+
+    @property
+    def _has_small_hessians(self) -> bool:
+        """Whether a Hessian of a candidate's own costs little more than the calls that form it."""
+        whole = self.model.whole
+        return has_subsets(whole) and whole.n_rows * self.model.chosen.size**2 <= SMALL_HESSIAN
 
     def _prefers_sets(self, n_moves: int) -> bool:
         """Whether this number of additions of single columns is refined in their own metrics."""

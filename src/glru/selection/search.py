@@ -41,6 +41,9 @@ from glru.updates.local_rows import require_local
 MOST_COLUMNS = 100
 """Columns of problems up to which all moves are judged by validation rows as they are in folds; with more, Hessians of their own cost more than it saves."""
 
+MOST_ENTRIES = 1_000_000, 5_000
+"""The largest number of entries of such problems: with more, sums over the moves of the scores cost less; the second one where these need no pass over the rows."""
+
 LARGEST_NORM = 100.0
 """Norm of rows in the inverse metric of the penalty up to which that is tried: beyond it rounding leaves so much open that the work is done twice."""
 
@@ -503,7 +506,9 @@ def make_judge(
         judge = _judge_rows(Model(problem, chosen, tol, start, budget), *asked, criterion, method)
         if not (method == "certified" and isinstance(judge, ValidationJudge) and asked[1].size):
             return judge
-        if problem.n_columns > min(problem.n_rows, MOST_COLUMNS) or not has_fold_columns([problem], chosen.size):
+        many = problem.n_rows * problem.n_columns > MOST_ENTRIES[problem.loss.self_concordance == 0.0]
+        too_wide = problem.n_columns > min(problem.n_rows, MOST_COLUMNS)
+        if many or too_wide or not has_fold_columns([problem], chosen.size):
             return judge
         squares = np.square(problem.matrix.dense()) @ (problem.weights.max() / problem.quadratic)
         if not squares.max() <= LARGEST_NORM**2:

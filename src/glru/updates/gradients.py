@@ -52,6 +52,17 @@ def compute_model_scores(X: Matrix, models: Any, fit_intercept: bool) -> Any:
     return scores
 
 
+def split_rows(part: Problem, n_models: int) -> list[tuple[slice, Matrix]]:
+    """Chunks of rows whose scores under a number of models stay in the cache of a core."""
+    matrix, n_rows = part.matrix, part.n_rows
+    if matrix.only_products or n_rows * n_models <= CACHED:
+        # Only products of the whole matrix are quick on a device.
+        return [(slice(0, n_rows), matrix)]
+    height = max(CACHED // min(n_models, MODELS_TOGETHER), 2 * part.n_columns)
+    parts = (slice(start, min(start + height, n_rows)) for start in range(0, n_rows, height))
+    return [(here, matrix[here]) for here in parts]
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class SlopeSums:
@@ -75,17 +86,10 @@ class SlopeSums:
 def slope_sums(part: Problem, left_out: Any, models: Any, origin: Point) -> SlopeSums:
     """The sums of a part; ``left_out``: rows of it in ascending order, and for each the model that is trained without it."""
     places, owners = left_out or (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-    arrays, matrix, n_models = part.arrays, part.matrix, models.shape[1]
-    if matrix.only_products or part.n_rows * n_models <= CACHED:
-        # Only products of the whole matrix are quick on a device.
-        width, chunks = n_models, [(slice(0, part.n_rows), matrix)]
-    else:
-        width, height = (
-            min(n_models, MODELS_TOGETHER),
-            max(CACHED // min(n_models, MODELS_TOGETHER), 2 * part.n_columns),
-        )
-        edges = range(0, part.n_rows, height)
-        chunks = [(here, matrix[here]) for here in (slice(k, min(k + height, part.n_rows)) for k in edges)]
+    arrays, n_models = part.arrays, models.shape[1]
+    chunks, width = split_rows(part, n_models), n_models
+    if len(chunks) > 1:
+        width = min(n_models, MODELS_TOGETHER)
     base, found = part.scores(origin.coef, origin.intercept), []
     for first in range(0, n_models, width):
         block, sums = models if width == n_models else models[:, first : first + width], None

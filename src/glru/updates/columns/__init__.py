@@ -2,7 +2,7 @@
 
 from glru.updates.carried_rows import carried_columns
 from glru.updates.columns.folds import Evaluated, FoldColumns, FoldData, has_fold_columns
-from glru.updates.columns.local import LocalColumns, has_local_columns
+from glru.updates.columns.local import CandidateScores, LocalColumns, has_local_columns
 from glru.updates.columns.models import Block
 from glru.updates.columns.screen import RemovalScreen, Tangent
 from glru.updates.columns.smooth import SmoothColumns, has_smooth_columns

@@ -7,7 +7,8 @@ zero there): one metric serves all candidates.
 """
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, final
 
 import numpy as np
@@ -30,6 +31,7 @@ from glru.updates.gradients import (
     compute_model_scores,
     newton_directions,
     split_models,
+    split_rows,
 )
 
 Columns = NDArray[np.intp]
@@ -37,7 +39,7 @@ Columns = NDArray[np.intp]
 BASE_STEPS = 2
 """The largest number of steps, with one metric, from the model after the first Newton step to the one that all candidates start from."""
 
-METRIC_DRIFT = 1e-4
+METRIC_DRIFT = 1e-2
 """If scores moved further than this on the way, the metric is formed again."""
 
 
@@ -68,16 +70,18 @@ class LocalColumns:
         self.problem, self.queries = problem, queries
         self.constant = float(problem.loss.self_concordance or 0.0)
         self._models: dict[int, tuple[Any, int, float]] = {}
+        self._bound: Callable[[CandidateScores], tuple[Any, Any]] = CandidateScores.bounds
         self._place(point)
         if self.usable and self.base.moved[0] > METRIC_DRIFT and self.constant > 0.0:
             self._place(point.move(self.start - point.pack(problem.fit_intercept)))
         if not self.usable:
             return
         used = problem.weights > 0.0
-        norms = self.metric.norms(problem.matrix)[used]
+        # Curvatures that do not change ask for no norms.
+        norms = self.metric.norms(problem.matrix)[used] if self.constant > 0.0 else np.zeros(np.count_nonzero(used))
         self.largest_norm = float(norms.max())
         norms = norms / np.sqrt(1.0 - self.eta) * (1.0 + FEW)
-        self.norm_cuts = row_norm_cuts(norms, self.curvatures[used])
+        self.norm_cuts = row_norm_cuts(norms, self.curvatures[used]) if self.constant > 0.0 else [(0.0, 0.0)]
         self.shares = np.zeros(problem.n_rows)
         self.shares[used] = self.curvatures[used] * np.square(norms) * (1.0 + FEW)
         self.query_norms = self.metric.norms(queries)
@@ -116,26 +120,15 @@ class LocalColumns:
         if not self.usable:
             return unbounded(self.queries.shape[0])
         models = self.problem.arrays.put(self.start[:, None])
-        lower, upper, *_ = self.certified(models, None)
+        lower, upper = self.certified(models, None, self.base)[0].bounds()
         return to_host(lower)[:, 0], to_host(upper)[:, 0]
 
-    def closed_form(self, columns: Columns) -> Bounds:
-        """Bounds of shape (n_queries, n_removals) after one Newton step each, from sums over the moves of the scores."""
-        shape = (self.queries.shape[0], columns.size)
-        lower, upper = np.full(shape, -np.inf), np.full(shape, np.inf)
-        if self.usable and self.problem.arrays.stable:
-            width = max(16, self.problem.arrays.batch // (4 * self.problem.n_rows))
-            for k in range(0, columns.size, width):
-                part = slice(k, k + width)
-                lower[:, part], upper[:, part] = self._closed_form(columns[part])
-        return lower, upper
-
-    def _closed_form(self, columns: Columns) -> Bounds:
-        problem, metric, constant = self.problem, self.metric, self.constant
+    def closed_form(self, columns: Columns) -> "CandidateScores":
+        """What one Newton step per removal proves, from sums over the moves of the scores."""
+        metric, constant = self.metric, self.constant
         images = metric.inverse @ metric.inverse[columns].T
         squares = images[columns, np.arange(columns.size)]
-        tau = compute_model_scores(problem.matrix, images, problem.fit_intercept)
-        met = compute_model_scores(self.queries, images, problem.fit_intercept)
+        met = compute_model_scores(self.queries, images, self.problem.fit_intercept)
         # x^T V V^T e_j for x^T R^-1 R^-T e_j: two errors of ``solve_error`` each and the rounding of the products, no larger. They are far
         # below 1, as tau <= gamma |R| |V| and eta >= gamma |R|^2 |V|^2: where the family is usable, tau^2 < gamma / 2.
         unit, axes = 4.0 * metric.solve_error, np.sqrt(squares) * (1.0 + 4.0 * metric.solve_error)
@@ -143,33 +136,45 @@ class LocalColumns:
             delta = -self.start[columns] / squares
             delta_error = (unit / (1.0 - unit) + FEW) * np.abs(delta)
             size = np.abs(delta) + delta_error
-            tau_error = unit * self.largest_norm * axes
-            used = problem.weights > 0.0
-            most = np.abs(tau if used.all() else tau[used]).max(axis=0) * (1.0 + FEW)
-            # The units of the objective and of the columns are in tau, whose fourth powers may underflow.
-            scale = find_unit(most)
-            tau /= scale
-            tau *= tau
-            rounded = 1.0 + gamma(problem.n_rows + 8)
-            second = scale * np.sqrt(self.curvatures @ tau) * rounded
-            tau *= tau
-            sums = second, scale * (self.curvatures @ tau) ** 0.25 * rounded, most
-            total = float(self.curvatures.sum()) * rounded
-            moves = Moves.of(sums, np.abs(delta), size * tau_error + delta_error * most, total)
-            exponent = (constant * float(self.base.moved[0]) + sum_error(problem.totals.depth)) * (1.0 + FEW) + FEW
+            moves = self._bound_moves(images, axes, size, unit, delta_error)
+            exponent = (constant * float(self.base.moved[0]) + sum_error(self.problem.totals.depth)) * (1.0 + FEW) + FEW
             # The step solves the equation of the factor, which is off by eta.
             root = float(np.sqrt(1.0 - self.eta))
             nu = moves.gradient_norms(constant, exponent)
-            nu = (nu + (self.base.nu + self.metric.eta * size * axes) / root) * (1.0 + FEW) + TINY
+            nu = (nu + (self.base.nu + metric.eta * size * axes) / root) * (1.0 + FEW) + TINY
             exponents = (constant * moves.most + exponent) * (1.0 + FEW)
             radius = least_radius(self.norm_cuts, constant, nu, [(exponents, 0.0)])
-            centers, errors = self._centers(problem.arrays.put(self.start[:, None]))
-            norms = (self.query_norms / root)[:, None] * (1.0 + FEW)
-            half = norms * (radius + unit * axes * size) + np.abs(met) * delta_error + to_host(errors)
-            centers = to_host(centers) + delta * met
-            half = half * (1.0 + FEW) + FEW * (np.abs(centers) + np.abs(delta * met))
-        known = np.isfinite(centers)
-        return widen(np.where(known, centers, 0.0), np.where(known, half, np.inf))
+            centers, errors = self._centers(self.start[:, None])
+            errors = (self.query_norms / root)[:, None] * (unit * axes * size) + np.abs(met) * delta_error + errors
+            shifts = delta * met
+            centers = centers + shifts
+            errors = errors * (1.0 + FEW) + FEW * (np.abs(centers) + np.abs(shifts))
+        return CandidateScores(self, centers, errors, radius)
+
+    def _bound_moves(self, images: Array, axes: Array, size: Array, unit: float, delta_error: Array) -> Moves:
+        """The moves of all rows' scores in steps of ``size`` along ``images``, whose norms are at most ``axes``."""
+        problem, shape = self.problem, axes.shape
+        used, sums = problem.weights > 0.0, np.zeros((2, *shape))
+        if self.constant == 0.0:
+            # The Hessian itself bounds the second moments, and nothing else is asked for.
+            second = axes * float(np.sqrt((1.0 + self.metric.eta) / (1.0 - self.eta))) * (1.0 + FEW)
+            return Moves(second * size * (1.0 + FEW), np.zeros(shape), np.zeros(shape))
+        # The units of the objective and of the columns are in the moves, whose fourth powers may underflow.
+        scale = find_unit(self.largest_norm * axes)
+        images, most = images / scale, np.zeros(shape)
+        for here, X in split_rows(problem, shape[0]):
+            tau = compute_model_scores(X, images, problem.fit_intercept)
+            if not used[here].all():
+                tau[~used[here]] = 0.0
+            np.square(tau, out=tau)
+            most = np.maximum(most, tau.max(axis=0, initial=0.0))
+            sums[0] += self.curvatures[here] @ tau
+            np.square(tau, out=tau)
+            sums[1] += self.curvatures[here] @ tau
+        most, rounded = scale * np.sqrt(most) * (1.0 + FEW), 1.0 + gamma(problem.n_rows + 8)
+        moments = scale * np.sqrt(sums[0]) * rounded, scale * sums[1] ** 0.25 * rounded, most
+        tau_error, total = unit * self.largest_norm * axes, float(self.curvatures.sum()) * rounded
+        return Moves.of(moments, size, size * tau_error + delta_error * most, total)
 
     def candidate(self, column: int) -> Point | None:
         """The best candidate without a column, if there is one."""
@@ -180,29 +185,35 @@ class LocalColumns:
         return Point(np.delete(model[:size], column), float(model[-1]) if self.problem.fit_intercept else 0.0)
 
     def bounds(
-        self, columns: Columns, decided: Callable[[Any, Any], NDArray[np.bool_]], n_steps: int
+        self,
+        columns: Columns,
+        decided: Callable[[Any, Any], NDArray[np.bool_]],
+        n_steps: int,
+        bound: "Callable[[CandidateScores], tuple[Any, Any]] | None" = None,
+        n_exact: int = EXACT_STEPS,
     ) -> tuple[Array, Array]:
         """Bounds of shape (n_queries, n_removals); each removal is stepped on until ``decided`` or no longer getting better.
 
-        ``decided`` is shown bounds where they live.
+        ``bound``: what bounds are asked for near candidates, of shape (n_removals,) if not those of the scores; ``decided`` is shown them where they live;
+        ``n_exact``: the largest number of steps with Hessians of their own.
         """
-        shape = (self.query_norms.size if self.usable else self.queries.shape[0], columns.size)
-        lower, upper = np.full(shape, -np.inf), np.full(shape, np.inf)
         if not self.usable:
-            return lower, upper
+            shape = self.queries.shape[0], columns.size
+            return np.full(shape, -np.inf), np.full(shape, np.inf)
+        self._bound = CandidateScores.bounds if bound is None else bound
         width = max(16, self.problem.arrays.batch // self.problem.n_rows)
-        exhausted = np.zeros(columns.size, dtype=np.bool_)
-        for k in range(0, columns.size, width):
-            part = slice(k, k + width)
-            found = self._bounds(columns[part], decided, n_steps)
-            lower[:, part], upper[:, part], exhausted[part] = found.lower, found.upper, found.exhausted
+        parts = [self._bounds(columns[k : k + width], decided, n_steps) for k in range(0, columns.size, width)]
+        lower, upper, exhausted = (
+            np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in ("lower", "upper", "exhausted")
+        )
         # The few that are left are stepped on together, with Hessians of their own.
-        left = np.flatnonzero(~exhausted)
+        left = np.flatnonzero(~exhausted & (n_exact > 0))
         left = left[~decided(lower, upper)[left]] if left.size else left
         for k in range(0, left.size, width):
             mine = left[k : k + width]
-            found = self._bounds(columns[mine], decided, EXACT_STEPS, exact=True)
-            lower[:, mine], upper[:, mine] = intersect((lower[:, mine], upper[:, mine]), (found.lower, found.upper))
+            found = self._bounds(columns[mine], decided, n_exact, exact=True)
+            known = lower[..., mine], upper[..., mine]
+            lower[..., mine], upper[..., mine] = intersect(known, (found.lower, found.upper))
         return lower, upper
 
     def _bounds(
@@ -235,10 +246,12 @@ class LocalColumns:
         solved = self.metric.solve(right)
         return solved - images * self.problem.arrays.put(self.problem.arrays.entries(solved, entries))
 
-    def certified(self, models: Any, entries: Entries | None) -> tuple[Any, Any, Any, Array, Array]:
-        """Bounds of the queries' scores, gradients, at least their norms in the metric without each column, and what of these is rounding."""
+    def certified(
+        self, models: Any, entries: Entries | None, known: Measured | None = None
+    ) -> tuple["CandidateScores", Any, Array, Array]:
+        """What is known of the queries' scores, gradients, at least their norms in the metric without each column, and what of these is rounding."""
         arrays = self.problem.arrays
-        found = self.gradients.at(models, fixed=entries)
+        found = self.gradients.at(models, fixed=entries) if known is None else known
         root = np.sqrt(1.0 - self.eta)
         nu = found.nu / root * (1.0 + FEW)
         radius = least_radius(self.norm_cuts, self.constant, nu, [(self.constant * found.moved * (1.0 + FEW), 0.0)])
@@ -251,12 +264,8 @@ class LocalColumns:
                 for most in FOLLOWED_MOVES
             ]
             radius[far] = np.minimum(radius[far], least_radius(self.norm_cuts, self.constant, nu[far], ways))
-        center, errors = self._centers(models)
-        with np.errstate(invalid="ignore"):
-            half = arrays.put(self.query_norms / root)[:, None] * arrays.put(radius * (1.0 + FEW)) + errors
-        finite = arrays.xp.isfinite(half)
-        low, high = widen(arrays.xp.where(finite, center, 0.0), arrays.xp.where(finite, half, np.inf))
-        return low, high, found.gradients, nu, found.rounding / root
+        scores = CandidateScores(self, *self._centers(models), radius)
+        return scores, found.gradients, nu, found.rounding / root
 
     def _measure_moves(self, models: Any) -> Any:
         """How far the scores of all rows under some models are from where the curvatures of the metric were taken."""
@@ -273,6 +282,44 @@ class LocalColumns:
         if fit_intercept:
             errors = errors + unit * arrays.xp.abs(shifts)
         return compute_model_scores(self.queries, models, fit_intercept), errors
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CandidateScores:
+    """The scores of queries under some candidates, and how far those of the models are from them."""
+
+    family: LocalColumns
+    # Shape (n_queries, n_candidates): the scores, and bounds of their errors.
+    centers: Any
+    errors: Any
+    radius: Array  # shape (n_candidates,): that of the models around the candidates, in the metric
+
+    @cached_property
+    def half(self) -> Any:
+        """How far each score may be off."""
+        arrays, norms = self.family.problem.arrays, self.family.query_norms / np.sqrt(1.0 - self.family.eta)
+        with np.errstate(invalid="ignore"):
+            return (arrays.put(norms)[:, None] * arrays.put(self.radius * (1.0 + FEW)) + self.errors) * (1.0 + FEW)
+
+    def bounds(self) -> Bounds:
+        """Bounds of the scores."""
+        xp = self.family.problem.arrays.xp
+        known = xp.isfinite(self.centers) & xp.isfinite(self.half)
+        return widen(xp.where(known, self.centers, 0.0), xp.where(known, self.half, np.inf))
+
+    def bound_sums(self, slopes: Array) -> Array:
+        """How far the sums of the scores times some slopes may be off, for each candidate."""
+        family, sizes = self.family, np.abs(slopes)
+        totals, unit = family.problem.totals, gamma(len(slopes) + 8) + 8.0 * FEW
+        sums = family.queries.T @ slopes
+        if totals.fit_intercept:
+            sums = np.append(sums, slopes.sum(axis=0)[None], axis=0)
+        # Rounding, that of the slopes included, errs by a share of the lengths of all that is summed.
+        rounding = unit * (family.query_lengths + 1.0) @ sizes * family.metric.largest
+        norms = (family.metric.gradient_norms(sums) + rounding) / np.sqrt(1.0 - family.eta) + TINY
+        found: Array = (norms * self.radius + (sizes * self.errors).sum(axis=0)) * (1.0 + unit) * (1.0 + FEW)
+        return found
 
 
 @final
@@ -294,11 +341,11 @@ class ColumnCandidates:
         return self.columns, np.arange(self.columns.size)
 
     def certify(self) -> Certified:
-        """Bounds of the queries' scores."""
-        lower, upper, self.gradients, nu, rounding = self.family.certified(self.models, self.entries)
+        """Bounds of the queries' scores, or of what is asked of these."""
+        scores, self.gradients, nu, rounding = self.family.certified(self.models, self.entries)
         self.noise = FLOOR_FACTOR * np.asarray(rounding)
         self.family.keep(self.columns, self.models, nu)
-        return Certified(lower, upper, nu, rounding)
+        return Certified(*self.family._bound(scores), nu, rounding)
 
     def step(self, members: NDArray[np.bool_]) -> "ColumnCandidates":
         """Some of the candidates after one more Newton step."""

@@ -28,12 +28,13 @@ Decided = Callable[[Places, Array, Array], NDArray[np.bool_]]
 ENTRIES_TOGETHER = 2_000_000
 """The largest number of entries in the data of the sets handled together."""
 
-MAX_STEPS, FIRST_STEPS = 14, 2
+MAX_STEPS, FIRST_STEPS = 20, 2
 """The largest number of Newton steps, and the number before the first certificate, which costs about as much as one."""
 
 
-FAR_MOVE, STEP_LENGTHS = 1.0, (1.0, 0.6, 0.3, 0.1, 0.03, 0.01)
-"""If a step moves scores further than this (times the self-concordance constant), these fractions of it are tried."""
+FAR_MOVE, FLAT_SLOPE, MAX_HALVINGS = 1.0, 0.1, 16
+"""If a step moves scores further than this (times the self-concordance constant), a part of it is searched for after which the slope of the objective along it is within this
+share of its first value, by at most so many halvings."""
 
 
 def has_subsets(problem: Problem) -> bool:
@@ -145,8 +146,13 @@ class SubsetModels:
         return lower, upper, models
 
     def _bound(self, members: Places, places: Places, models: Array, found: Bounds, decided: Decided) -> None:
-        lower, upper = found
         A, Q, best = self.X[places[members]], self.queries[places[members]], np.full(members.size, np.inf)
+        with np.errstate(all="ignore"):
+            starts, zero = models[members], float(self.weights @ self.problem.loss.value(self.y, np.zeros(self.y.size)))
+            losses = self.problem.loss.value(self.y, np.matmul(starts[:, None, :], A)[:, 0, :]) @ self.weights
+            lower = losses + 0.5 * (self.strengths[places[members]] * np.square(starts)).sum(axis=1) <= zero
+            models[members[~lower]] = 0.0
+        lower, upper = found
         for step in range(MAX_STEPS):
             here = Step(self, A, models[members], self.strengths[places[members]])
             if step >= FIRST_STEPS:
@@ -187,24 +193,33 @@ class Step:
 
     @property
     def moved(self) -> Array:
-        """The models after a Newton step; where scores would move far, the length of it that makes the objective least of a few."""
+        """The models after a Newton step; where scores would move far, after the part of it at which the objective hardly falls or rises any more."""
         directions = -np.matmul(self.metrics.inverse, self.solved[:, :, None])[:, :, 0]
         directions = np.where(np.isfinite(directions), directions, 0.0)
         moves = np.matmul(directions[:, None, :], self.A)[:, 0, :]
-        far = np.flatnonzero(self.family.constant * np.abs(moves).max(axis=1) > FAR_MOVE)
-        lengths = np.ones(len(moves))
-        if far.size:
-            weights = self.weights if self.weights.ndim == 1 else self.weights[far]
-            values = [self._value(far, weights, length, directions[far], moves[far]) for length in STEP_LENGTHS]
-            lengths[far] = np.array(STEP_LENGTHS)[np.argmin(values, axis=0)]
+        lengths, reached = np.ones(len(moves)), np.zeros(len(moves))
+        left = np.flatnonzero(self.family.constant * np.abs(moves).max(axis=1) > FAR_MOVE)
+        steepest, upper = -(self.gradients * directions).sum(axis=1), np.ones(len(moves))
+        for _ in range(MAX_HALVINGS):
+            if not left.size:
+                break
+            slopes = self._slopes_along(left, lengths[left], directions[left], moves[left])
+            rises = ~(slopes <= FLAT_SLOPE * steepest[left])
+            done = ~rises & ((lengths[left] == upper[left]) | (slopes >= -FLAT_SLOPE * steepest[left]))
+            upper[left[rises]], reached[left[~rises]] = lengths[left[rises]], lengths[left[~rises]]
+            left = left[~done]
+            lengths[left] = 0.5 * (reached[left] + upper[left])
+        # A length at which it rises is too far.
+        lengths[left] = np.where(reached[left] > 0.0, reached[left], lengths[left])
         return self.models + lengths[:, None] * directions
 
-    def _value(self, sets: Places, weights: Array, length: float, directions: Array, moves: Array) -> Array:
-        """The objective of some sets after a part of their steps."""
-        models, scores = self.models[sets] + length * directions, self.scores[sets] + length * moves
-        losses = (weights * self.family.problem.loss.value(self.family.y, scores)).sum(axis=1)
-        value: Array = losses + 0.5 * (self.strengths[sets] * np.square(models)).sum(axis=1)
-        return np.where(np.isnan(value), np.inf, value)
+    def _slopes_along(self, sets: Places, lengths: Array, directions: Array, moves: Array) -> Array:
+        """The slopes of the objectives of some sets along their steps, after parts of these."""
+        scores, weights = self.scores[sets] + lengths[:, None] * moves, self.weights
+        weights = weights if weights.ndim == 1 else weights[sets]
+        losses = (weights * self.family.problem.loss.gradient(self.family.y, scores) * moves).sum(axis=1)
+        penalty = self.strengths[sets] * (self.models[sets] + lengths[:, None] * directions)
+        return np.asarray(losses + (penalty * directions).sum(axis=1))
 
     def bounds(self, Q: Array) -> tuple[Array, Bounds]:
         """Upper bounds of the norms of the gradients, and bounds of the queries' scores of shape (n_queries, n_sets)."""
