@@ -578,7 +578,9 @@ def validation_rows(problem: Problem, X_val: Any, y_val: Any) -> tuple[Matrix, A
         return X, y
     labels = _inputs.as_array(y_val, "y_val")
     if labels.shape != (X.shape[0],):
-        raise ValueError(f"y_val must have shape ({X.shape[0]},), one label per row of X_val; got {labels.shape}.")
+        raise ValueError(
+            f"y_val must have one entry per row of X_val, shape ({X.shape[0]},); got shape {labels.shape}."
+        )
     assert problem.classes is not None
     unknown = ~np.isin(labels, problem.classes)
     if unknown.any():
