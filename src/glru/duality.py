@@ -7,14 +7,17 @@ the dual is feasible only if :math:`\sum_i s_i a_i = 0`; an unpenalised column `
 :math:`v_j = 0`. A sum that is zero up to its own rounding error counts as zero.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glru.linalg import FEW, HOST, TINY, Array, gamma, powers_of_two, to_host, weighted_norm
 from glru.losses import Loss, Multinomial
+from glru.penalties import L2
 from glru.problem import Problem, per_row
 
 
@@ -283,6 +286,78 @@ def has_spare_columns(problem: Problem) -> bool:
         return False
     n_free = problem.unpenalised.size + int(problem.fit_intercept)
     return n_free > int(np.count_nonzero(problem.weights))
+
+
+DEPENDENT = 1e-10
+"""Relative distance of a column from a combination of others below which it is checked whether it is that combination."""
+
+
+def penalise_dependent_columns(problem: Problem, moving: Sequence[int] | NDArray[np.intp] = ()) -> Problem:
+    r"""A problem with one optimum and the same scores, where unpenalised columns are combinations of others; otherwise the problem itself.
+
+    If :math:`x_{ij} = \sum_k c_k x_{ik}` in every row, those without weight and held out included, and none of these columns has a penalty, then
+    every model has one of the same scores and losses with :math:`w_j = 0`. A penalty :math:`\lambda w_j^2 / 2` does not change the value
+    of that one and makes all others worse: the optima of the new problem are those of the old one with :math:`w_j = 0`, whatever the weights of the
+    rows are. ``moving``: columns that are not looked at.
+    """
+    if not (problem.in_memory and problem.unpenalised.size and isinstance(problem.penalty, L2)):
+        return problem
+    free, first = np.setdiff1d(problem.unpenalised, moving), int(problem.fit_intercept)
+    n_rows, n_some = problem.n_rows, min(problem.n_rows, 4 * free.size + 20)
+    # Columns that are independent in some rows are so in all. The intercept comes first: it is not penalised.
+    some = np.linspace(0, n_rows - 1, n_some).astype(np.intp)
+    ones = np.ones((n_rows, first))
+    if has_spare_columns(problem) or _are_independent(np.hstack([ones[some], problem.matrix[some].dense(free)])):
+        return problem
+    columns = np.hstack([ones, problem.matrix.dense(free)])
+    found = _list_dependent(columns)
+    if not found.size:
+        return problem
+    strengths, squares = np.array(problem.quadratic), problem.weights @ np.square(columns[:, found])
+    strengths[free[found - first]] = np.where(squares > 0.0, squares, 1.0)
+    return problem.derive(penalty=L2(strengths))
+
+
+def _are_independent(columns: Array) -> bool:
+    """Whether columns of length 1 have a Gram matrix far from singular."""
+    lengths = np.linalg.norm(columns, axis=0)
+    if not lengths.all():
+        return False
+    unit = columns / lengths
+    try:
+        np.linalg.cholesky(unit.T @ unit - DEPENDENT * np.eye(columns.shape[1]))
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+def _list_dependent(columns: Array) -> NDArray[np.intp]:
+    """The columns that are combinations of earlier ones."""
+    basis, kept, found = np.empty(columns.shape, order="F"), list[int](), list[int]()
+    for j, column in enumerate(columns.T):
+        axes = basis[:, : len(kept)]
+        left = column - axes @ (axes.T @ column)
+        left -= axes @ (axes.T @ left)
+        length = float(np.linalg.norm(left))
+        if length > DEPENDENT * float(np.linalg.norm(column)):
+            basis[:, len(kept)] = left / length
+            kept.append(j)
+        elif _is_combination(columns[:, kept], column):
+            found.append(j)
+    return np.array(found, dtype=np.intp)
+
+
+def _is_combination(columns: Array, column: Array) -> bool:
+    """Whether a column is a combination of others in exact arithmetic: products and their sums are taken without rounding."""
+    if not column.any():
+        return True
+    shares = np.round(np.linalg.lstsq(columns, column, rcond=None)[0], 10)
+    columns, shares = columns[:, shares != 0.0], shares[shares != 0.0]
+    exact = (np.abs(np.frexp(shares)[0]) == 0.5) | np.all(np.isin(columns, [-1.0, 0.0, 1.0]), axis=0)
+    terms = np.column_stack([columns * shares, -column])
+    # Neither underflow, which powers of two may bring about, nor overflow.
+    normal = np.all((terms == 0.0) | ((np.abs(terms) > 1e-290) & (np.abs(terms) < 1e290)))
+    return bool(exact.all() and normal) and all(math.fsum(row) == 0.0 for row in terms.tolist())
 
 
 def explain_missing_optimum(problem: Problem) -> str | None:

@@ -18,6 +18,7 @@ from glru.losses import Hinge
 from glru.metric.classes import ClassMetric
 from glru.metric.columns import ColumnMetric
 from glru.metric.rows import uses_rows
+from glru.penalties import L2
 from glru.problem import Point, Problem
 from glru.regions import EVERY, LocalEllipsoid, Region, has_local, has_support, list_regions, score_bounds
 from glru.regions.classes import (
@@ -656,6 +657,11 @@ def bound_folds(
     by problem; ``solution``: the model of all rows, or how it is found where the folds are not stepped together; ``width``, ``aim``: the widths to reach, the
     second one as far as a few Newton steps under the local certificate do. When the budget is spent, what is known by then is returned.
     """
+    unique = duality.penalise_dependent_columns(problem)
+    if unique is not problem:
+        pinned = unique.quadratic > problem.quadratic
+        folds = [fold.derive(penalty=L2(np.where(pinned, unique.quadratic, fold.quadratic))) for fold in folds]
+        problem, solution = unique, partial(train, unique, budget=budget)
     if problem.loss.several:
         if has_class_folds(problem, folds):
             yield from _bound_class_folds(problem, folds, tests, solution, width, budget, aim)

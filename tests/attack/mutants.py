@@ -406,6 +406,7 @@ MUTANTS: dict[str, Mutant] = {
     "factor-of-a-device-taken-as-exact": Mutant("glru.metric.columns:factor_residual", scaled(0.0), DEVICES),
     # Carried certificates.
     "old-weights-in-carried-rows": Mutant("glru.updates.carry:compute_weight_factor", always(1.0), CARRY),
+    "rounded-combinations-of-columns": Mutant("glru.duality:_is_combination", always(True), FOLDS),
     "rows-that-come-forgotten": Mutant(
         "glru.updates.carry:_carry_rows",
         lambda carry: (

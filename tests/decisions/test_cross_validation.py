@@ -22,6 +22,7 @@ from tests.core import (
     Folds,
     Products,
     bound_grid,
+    duality,
     has_chords,
     has_folds,
     loss_hessian,
@@ -769,3 +770,50 @@ def test_folds_of_several_penalties_by_products(sparse):
             bounds = closer(others=[0, 1, 2])[0]
             assert not exact.outside(exact_scores, *bounds)
         assert np.max(bounds[1] - bounds[0]) <= 1e-7
+
+
+def make_indicators(loss, seed, scale=1.0):
+    """All indicators of two categories without a penalty, a column twice, one of zeros; and the problem without what is too much."""
+    rng = np.random.default_rng(seed)
+    first, second = np.arange(40) % 3, rng.permutation(40) % 2
+    Z = rng.normal(size=(40, 2))
+    X = np.column_stack([np.eye(3)[first], Z, scale * np.eye(2)[second], -2.0 * Z[:, 0], np.zeros(40)])
+    scores = X @ rng.normal(size=9) / 2.0 + rng.normal(size=40)
+    y = np.sign(scores) if loss.task == "classification" else rng.poisson(np.exp(scores / 2.0)).astype(float)
+    problem = glru.Problem(X, y, loss, glru.L2(0.0), fit_intercept=True)
+    return problem, glru.Problem(X[:, [1, 2, 3, 4, 6]], y, loss, glru.L2(0.0), fit_intercept=True)
+
+
+@pytest.mark.parametrize("loss", [glru.Squared(), glru.Logistic(), glru.Poisson()], ids=repr)
+@pytest.mark.parametrize("seed", range(3))
+def test_columns_that_are_combinations_of_others_need_no_penalty(loss, seed):
+    problem, reduced = make_indicators(loss, seed)
+    for ask in (glru.loocv, lambda p, width: glru.cross_val_predict(p, cv=KFold(4), width=width)):
+        found, expected = ask(problem, width=1e-6), ask(reduced, width=1e-6)
+        assert np.all(found.bounds.width <= 1e-6)
+        assert np.all(found.bounds.lower <= expected.bounds.upper)
+        assert np.all(expected.bounds.lower <= found.bounds.upper)
+
+
+def test_only_exact_combinations_are_penalised():
+    problem, _ = make_indicators(glru.Squared(), 0)
+    assert np.flatnonzero(duality.penalise_dependent_columns(problem).quadratic).tolist() == [2, 6, 7, 8]
+    # A held-out row is scored by models of others, in which it has no weight: it counts as well.
+    X = problem.X.copy()
+    X[7, :3] = 0.0
+    assert np.flatnonzero(duality.penalise_dependent_columns(problem.derive(X=X)).quadratic).tolist() == [6, 7, 8]
+    first, second = problem.X[:, 3], problem.X[:, 4]
+    for rounded in (first + second, 0.3 * first + 0.7 * second):
+        X = np.column_stack([first, second, rounded])
+        other = glru.Problem(X, problem.y, glru.Squared(), glru.L2(0.0))
+        assert duality.penalise_dependent_columns(other) is other
+
+
+def test_a_category_of_one_row_stays_open_in_that_row():
+    problem, _ = make_indicators(glru.Squared(), 0)
+    alone = np.eye(40)[:, [5]]
+    problem = glru.Problem(
+        np.column_stack([problem.X[:, :5] * (1.0 - alone), alone]), problem.y, glru.Squared(), glru.L2(0.0), True
+    )
+    width = glru.loocv(problem).bounds.width
+    assert np.flatnonzero(np.isinf(width)).tolist() == [5]

@@ -13,7 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.decomposition import PCA
 from sklearn.feature_selection import SelectKBest, VarianceThreshold, f_classif
 from sklearn.impute import KNNImputer, MissingIndicator, SimpleImputer
-from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge, RidgeClassifier
+from sklearn.linear_model import ElasticNet, Lasso, LinearRegression, LogisticRegression, Ridge, RidgeClassifier
 from sklearn.model_selection import (
     GroupKFold,
     GroupShuffleSplit,
@@ -820,3 +820,19 @@ def test_folds_without_a_proven_support_are_refitted():
     known = found.bounds.bounded
     assert np.all(found.bounds.lower[known] <= expected[found.rows][known] + 1e-6)
     assert np.all(found.bounds.upper[known] >= expected[found.rows][known] - 1e-6)
+
+
+@pytest.mark.parametrize("cv", [LeaveOneOut(), KFold(4)], ids=["loo", "folds"])
+def test_all_indicators_of_a_category_without_a_penalty(cv):
+    """Coefficients are not unique, held-out scores are: with values filled in, and where without a row another category is filled in."""
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"age": rng.normal(size=48), "town": np.array(["a", "b", None])[np.arange(48) % 16 // 7]})
+    frame.loc[::9, "age"] = np.nan
+    y = frame.age.fillna(0.3).to_numpy() + (frame.town == "a") + rng.normal(size=48)
+    columns = make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), ["age"]),
+        (make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder()), ["town"]),
+    )
+    model = make_pipeline(columns, LinearRegression())
+    found = glru.cross_val_predict(model, frame, y, cv=cv)
+    np.testing.assert_allclose(found, model_selection.cross_val_predict(model, frame, y, cv=cv), atol=1e-5)

@@ -16,6 +16,7 @@ from glru._options import UNLIMITED, BoundName, Budget, HeldOutCriterion, LOOCVM
 from glru._results import Drawable, find_display, make_frame, show_interval
 from glru.bounds import ScoreBounds, convert_queries, require_probabilities, shift
 from glru.cascade import OPEN, STAGES, USUAL_MEMORY, Cascade, Report, measure_smallest_batch, reporter
+from glru.duality import penalise_dependent_columns
 from glru.linalg import Array, calm_blas, to_host
 from glru.losses import Hinge, Loss, WithOffset
 from glru.model_selection.checkpoint import Checkpoint
@@ -136,6 +137,9 @@ def leave_one_out(
         checkpoint = Checkpoint(checkpoint)
     place = None if output is None else open_output(output, data.rows.inputs)
     before, begin = 0.0 if data.in_memory else data.traffic.passes, time.perf_counter()
+    if isinstance(problem, Problem) or not np.isfinite(problem.solver_gap):
+        unique = make_unique(data, refits)
+        data, problem = unique, problem if unique is data else unique
     solution = ensure_trained(problem, tol, checkpoint, budget=budget)
     fitted = time.perf_counter() - begin
     if aim == "metrics":
@@ -234,6 +238,11 @@ def ensure_trained(
         return warn_if_short(train(problem, tol=tol, start=start, budget=budget), tol)
 
     return fit() if checkpoint is None else checkpoint.solution(problem, tol, fit)
+
+
+def make_unique(problem: Problem, refits: Refits | None) -> Problem:
+    """The problem of :func:`~glru.duality.penalise_dependent_columns`; columns whose values move without a row stay as they are."""
+    return penalise_dependent_columns(problem, () if refits is None else refits.filled_columns)
 
 
 def _check(problem: Problem, method: str) -> None:

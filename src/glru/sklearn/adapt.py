@@ -13,6 +13,7 @@ from scipy.special import expit
 from glru import _inputs
 from glru.bounds import Bounds, ScoreBounds, predicted
 from glru.changes import prepend_constant, rows_of
+from glru.duality import penalise_dependent_columns
 from glru.linalg import UNIT, Array, Matrix, to_dense, to_host
 from glru.losses import Multinomial
 from glru.losses.logistic import softmax
@@ -211,7 +212,8 @@ class Adapted:
             rows = rows[~changes.alone[rows]]
             if rows.size >= MIN_VARIANT:
                 problem = self.problems[k].derive(X=prepend_constant(other.matrix, self.objective.constant))
-                yield Variant(rows, problem, self._refits_of(k, changes))
+                refits = self._refits_of(k, changes)
+                yield Variant(rows, penalise_dependent_columns(problem, refits.filled_columns), refits)
 
     @cached_property
     def column_changes(self) -> ColumnChanges | None:

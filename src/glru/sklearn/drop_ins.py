@@ -39,10 +39,10 @@ from glru.sklearn.held_out import (
     decides_by_sign,
     list_splits,
     require_bounds,
+    train_all,
 )
 from glru.sklearn.preprocessing import is_a, name_weight, rows_of
 from glru.solution import Solution
-from glru.solvers import solve
 
 ErrorScore = float | Literal["raise"]
 """The score of a split whose scorer failed; "raise" to raise the error."""
@@ -260,8 +260,7 @@ def loocv_adapted(
     refits = adapted.refits
     if adapted.shifts is not None:
         _check_options(adapted, adapted.shifts, options)
-    if solutions is None:
-        solutions = [solve(problem, tol=tol) for problem in adapted.problems]
+    solutions = train_all(adapted, tol) if solutions is None else solutions
     if adapted.classes is None or decides_by_sign(adapted):
         widths = widths_of(adapted.problems[0], width)
         widths["width"] = choose_width(widths["width"], AIM if widths["aim"] else None, refits[0])

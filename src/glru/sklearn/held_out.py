@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from glru._options import UNLIMITED, warn_caller
 from glru.bounds import Bounds, ScoreBounds, concatenate, is_decided
 from glru.cascade import Report, Rows, reporter
-from glru.duality import explain_missing_optimum
+from glru.duality import explain_missing_optimum, penalise_dependent_columns
 from glru.linalg import Array, calm_blas, outward
 from glru.model_selection.cross_validation import count_stages_of_rows, split_rows
-from glru.model_selection.loocv import leave_one_out
+from glru.model_selection.loocv import leave_one_out, make_unique
 from glru.refine import Closer, bound_folds, bound_grid, bound_single_fold
 from glru.regions import has_local, has_support
 from glru.regions.classes import require_classes
@@ -133,8 +133,7 @@ def bound_held_out(
     if any(train is not None for train, _ in splits):
         found = _bound_folds(adapted, solutions, splits, request)
         return found.to_held_out(adapted, splits, width if warn else None)
-    if solutions is None:
-        solutions = [solve(problem, tol=tol) for problem in adapted.problems]
+    solutions = train_all(adapted, tol) if solutions is None else solutions
     narrow: dict[str, Any] = {} if aim is None else {"aim": AVERAGE_SHARE * aim, "largest": aim}
     results = [
         leave_one_out(own, width=choose_width(width, aim, refits), progress=request.progress, refits=refits, **narrow)
@@ -148,6 +147,12 @@ def bound_held_out(
     return HeldOut(
         adapted, splits, bounds, dict(counts), n_trainings, n_refits, adapted.refit_reason if n_refits else None
     )
+
+
+def train_all(adapted: Adapted, tol: float) -> list[Solution]:
+    """The model of all rows of each problem."""
+    pairs = zip(adapted.problems, adapted.refits, strict=True)
+    return [solve(make_unique(problem, refits), tol=tol) for problem, refits in pairs]
 
 
 def choose_width(width: float | None, aim: float | None, refits: Refits | None) -> float | None:
@@ -472,11 +477,11 @@ def _bound_one_by_one(
 
     def bound(fold: Fold, k: int, done: int) -> tuple[Bounds, str] | None:
         """Bounds of a split's scores in one problem; None where it has to be refitted for them."""
-        problem = fold.problems[k]
+        problem = penalise_dependent_columns(fold.problems[k])
         if shares is not None and fold.aligned and anywhere and known[k] is None:
             start = zero_point(problem)
         elif fold.aligned:
-            known[k] = solution = known[k] or solve(adapted.problems[k], tol=tol)
+            known[k] = solution = known[k] or solve(penalise_dependent_columns(adapted.problems[k]), tol=tol)
             start = solution.point
         if shares is not None and fold.aligned:
             if not shares[done] < LARGEST_SHARE:

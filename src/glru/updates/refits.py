@@ -18,6 +18,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from glru.duality import penalise_dependent_columns
 from glru.linalg import FEW, Array, gamma
 from glru.penalties import L1, L2, ElasticNet, Penalty
 from glru.problem import Problem
@@ -144,10 +145,10 @@ class Refits:
                 if row in variant.rows:
                     return variant.refits.problem(variant.problem, row)
             assert self.refit is not None
-            return self.refit(row)
+            return penalise_dependent_columns(self.refit(row))
         if self.strengths is not None and not has_squares(problem.penalty):
             assert self.refit is not None
-            return self.refit(row)
+            return penalise_dependent_columns(self.refit(row))
         return self.described(problem, row)
 
     def strength_error(self, row: int) -> float:
