@@ -210,6 +210,17 @@ def test_rows_without_weight_take_no_steps(loss, seed):
     assert solution.n_iter <= without.n_iter + 5
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_interior_points_end_where_rounding_keeps_the_gap_up(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((80, 120)) * 10.0 ** rng.integers(-3, 4, 120)
+    y = np.sign(X / np.std(X, axis=0) @ rng.standard_normal(120))
+    problem = glru.Problem(X, y, glru.Hinge(), glru.L2(0.1), fit_intercept=True)
+    solution = glru.solvers.train(problem, tol=1e-15, solver="interior-point")
+    assert solution.relative_gap < 1e-5
+    assert solution.n_iter <= 40
+
+
 @each(LOSSES, "loss")
 @each(PENALTIES, "penalty")
 @pytest.mark.parametrize("shape", ["tall", "sparse-wide"])

@@ -44,6 +44,12 @@ TO_BOUNDARY = 0.995
 MAX_FAILURES = 10
 """The largest number of consecutive proximal-point steps without progress."""
 
+MAX_IDLE = 6
+"""The largest number of consecutive interior-point steps near the target that do not lower the gap: rounding keeps it up."""
+
+CLOSE = 1e-8
+"""Relative gap of a start from which a proximal-point run is not begun anew, from zero."""
+
 SHORT_STEP = 1e-8
 """Two consecutive steps shorter than this end the run: rounding dominates their direction."""
 
@@ -98,7 +104,7 @@ def interior_point(problem: Problem, start: Point, stop: Stop) -> Run:
     # Rows without weight stay at the centre of the box: their ends would shorten the steps of the others.
     used = problem.weights > 0.0
     n_products = np.count_nonzero(used) * (2 if box.bounded else 1)
-    n_iter = n_short = 0
+    n_iter = n_short = n_idle = 0
     sigma = 0.1
     while True:
         slack = box.upper - q
@@ -132,11 +138,12 @@ def interior_point(problem: Problem, start: Point, stop: Stop) -> Run:
         if far and n_short < 2 and n_iter < stop.max_iter:
             continue
         state = state_at(problem, n_iter, *space.primal(unknowns), y * q)
+        n_idle = 0 if state.gap < best.gap else n_idle + 1
         best = state if state.gap <= best.gap else best
         status = stop.check(state)
         if status is not None:
             return end(state if status != "max_iter" else best, status, n_iter)
-        if n_short >= 2:
+        if n_short >= 2 or n_idle > MAX_IDLE:
             return end(best, "stalled", n_iter)
 
 
@@ -166,7 +173,7 @@ def proximal_point(problem: Problem, start: Point, stop: Stop) -> Run:
         status = stop.check(state)
         if status is not None:
             return end(state if status != "max_iter" else best, status, n_iter)
-        if failures > MAX_FAILURES and not warm:
+        if failures > MAX_FAILURES and not (warm and relative(best.gap, best.primal_value) > CLOSE):
             return end(best, "stalled", n_iter)
         if failures > MAX_FAILURES:
             # A start next to the optimum, its dual variables at the wrong ends, can be worse than none.
