@@ -435,11 +435,10 @@ def column_ellipsoids(problem: Problem, start: Point | LocalEllipsoid) -> Iterat
 
 
 def _make_next_ellipsoid(problem: Problem, region: LocalEllipsoid, point: Point) -> LocalEllipsoid:
-    """The ellipsoid at the end of a step: in the metric that is there, where the step was short."""
+    """The ellipsoid at the end of a step: in the metric that is there, where the step was short or the loss is quadratic."""
     constant = problem.loss.self_concordance
     if region.base is not None and isinstance(region.metric, ColumnMetric) and constant is not None:
         carried = region.carry_to(point)
-        # Of a quadratic loss one Hessian is that of all points.
         if constant == 0.0 or (carried.exponent <= CHORD_EXPONENT and carried.nu < CONVERGING * region.nu):
             return carried
     return LocalEllipsoid.at(problem, point)
