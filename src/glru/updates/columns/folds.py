@@ -563,8 +563,11 @@ class Evaluated:
             border, corner = family.sums(weighted, k), np.vecdot(weighted, columns) + family.own_lam[k, members]
         gradients, own_gradients = self.gradients[k, c], self.own_gradients[k, c]
         moves, own = self._solve(family.hessians(curvatures, k), gradients, border, corner, own_gradients, members)
-        gains = np.vecdot(moves, gradients) + own * own_gradients
-        moved = data.constant * np.sqrt(np.abs(gains) / curvatures.sum(axis=1))
+        # Rows whose curvature is gone move, too: gains do not tell how far.
+        far = moves @ family.A[0] if len(family.A) == 1 else np.matmul(moves[:, None], family.A[k])[:, 0]
+        if family.add:
+            far += columns * own[:, None]
+        moved = data.constant * np.sqrt(np.square(far).mean(axis=1))
         family.far[k, members], damping = moved > FAR_MOVE, _damping(moved)
         return moves * damping[:, None], own * damping
 
