@@ -291,6 +291,9 @@ def has_spare_columns(problem: Problem) -> bool:
 DEPENDENT = 1e-10
 """Relative distance of a column from a combination of others below which it is checked whether it is that combination."""
 
+MAX_ORTHOGONALISATION = 1e10
+"""The most operations, rows times the square of the columns, in which combinations are looked for: a few seconds. More columns are dummies of sparse data."""
+
 
 def penalise_dependent_columns(problem: Problem, moving: Sequence[int] | NDArray[np.intp] = ()) -> Problem:
     r"""A problem with one optimum and the same scores, where unpenalised columns are combinations of others; otherwise the problem itself.
@@ -303,6 +306,8 @@ def penalise_dependent_columns(problem: Problem, moving: Sequence[int] | NDArray
     if not (problem.in_memory and problem.unpenalised.size and isinstance(problem.penalty, L2)):
         return problem
     free, first = np.setdiff1d(problem.unpenalised, moving), int(problem.fit_intercept)
+    if problem.n_rows * float(free.size) ** 2 > MAX_ORTHOGONALISATION:
+        return problem
     n_rows, n_some = problem.n_rows, min(problem.n_rows, 4 * free.size + 20)
     # Columns that are independent in some rows are so in all. The intercept comes first: it is not penalised.
     some = np.linspace(0, n_rows - 1, n_some).astype(np.intp)

@@ -809,6 +809,12 @@ def test_only_exact_combinations_are_penalised():
         assert duality.penalise_dependent_columns(other) is other
 
 
+def test_combinations_of_many_columns_are_not_looked_for(monkeypatch):
+    problem, _ = make_indicators(glru.Squared(), 0)
+    monkeypatch.setattr(duality, "MAX_ORTHOGONALISATION", 40 * 9**2 - 1)
+    assert duality.penalise_dependent_columns(problem) is problem
+
+
 def test_a_category_of_one_row_stays_open_in_that_row():
     problem, _ = make_indicators(glru.Squared(), 0)
     alone = np.eye(40)[:, [5]]
