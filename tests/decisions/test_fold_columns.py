@@ -433,3 +433,15 @@ def test_wide_folds_are_not_factored_over_their_columns(cv, monkeypatch):
     found = glru.stepwise(LogisticRegression(), X, y, cv=cv, max_steps=2)
     assert [step.columns for step in found.path] == [step.columns for step in expected.path]
     assert max(sizes, default=0) <= 24
+
+
+def test_far_steps_from_no_columns():
+    """Without an intercept there is nothing beside the column that comes."""
+    rng = np.random.default_rng(14)
+    X, y = 3.0 * rng.normal(size=(12, 20)), np.where(np.arange(12) % 2, 1.0, -1.0)
+    X[:, 0] = 10.0 * y
+    problem = glru.Problem(X, y, penalty=glru.L2(1e-4))
+    cv = [(np.delete(np.arange(12), [k, k + 1]), np.array([k, k + 1])) for k in (0, 4, 8)]
+    asked = {"cv": cv, "criterion": "log_loss", "direction": "forward", "max_steps": 2}
+    found, expected = glru.stepwise(problem, **asked), glru.stepwise(problem, method="naive", **asked)
+    assert [step.columns for step in found.path] == [step.columns for step in expected.path]

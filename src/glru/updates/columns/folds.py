@@ -292,7 +292,7 @@ class FoldColumns:
     def hessians(self, curvatures: Array, folds: Places) -> Array:
         """Hessians over the present columns, one per row of curvatures and its fold."""
         size, here = self.A.shape[1], np.arange(self.A.shape[1])
-        if len(self.A) == 1 and len(curvatures) >= MANY_HESSIANS and self.data.pairs is not None:
+        if size and len(self.A) == 1 and len(curvatures) >= MANY_HESSIANS and self.data.pairs is not None:
             first, second = np.tril_indices(size)
             order = np.empty((size, size), dtype=np.intp)
             order[first, second] = order[second, first] = np.arange(first.size)
