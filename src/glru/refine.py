@@ -612,7 +612,9 @@ def _bound_class_folds(
         if np.all(bounds.enough(width)):
             yield bounds, "newton"
         else:
-            yield _bound_class_fold(fold, test, point, width, budget, aim)
+            # Under weights of very different sizes steps may overflow.
+            known = np.isfinite(point.coef).all() and np.isfinite(point.intercept).all()
+            yield _bound_class_fold(fold, test, point if known else zero_point(fold), width, budget, aim)
 
 
 def _bound_class_block_fold(

@@ -95,6 +95,18 @@ def test_rows_of_wide_data_that_move_far_are_trained_however_many_they_are():
     assert np.array_equal(result.labels, cross_val_predict(model, X, y, cv=LeaveOneOut()))
 
 
+def test_folds_of_weights_of_very_different_sizes():
+    """Steps by products that overflow leave the fold to a training."""
+    rng = np.random.default_rng(56)
+    X, y, weight = rng.normal(size=(21, 4)), np.arange(21) % 4, 10.0 ** rng.uniform(-6.0, 6.0, 21)
+    problem = glru.Problem(X, y, glru.Multinomial(), glru.L2(2.0), True, scaling="sum", sample_weight=weight)
+    tests = np.array_split(np.arange(21), 3)
+    found = glru.cross_val_predict(
+        problem, cv=[(np.setdiff1d(np.arange(21), test), test) for test in tests], width=1e-6
+    )
+    assert np.all(found.bounds.width <= 1e-4)
+
+
 def test_rounding_in_single_precision_ends_no_steps():
     """What the first certificate loses leaves a row to the next one, in double precision and in the same batch."""
     X, y = load_digits(return_X_y=True)
