@@ -126,6 +126,18 @@ def test_a_far_start_and_a_bad_sample(tmp_path, monkeypatch):
     assert_certified(bad, problem)
 
 
+def test_products_that_do_not_converge_end(tmp_path, monkeypatch):
+    """One row is 1e5 times as long as the others: no system is solved."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(8, 38))
+    X[3] *= 1e5
+    problem = glru.Problem(X, rng.normal(size=8), glru.Squared(), glru.L2(1e-6), fit_intercept=True)
+    monkeypatch.setattr("glru.solvers.newton_cg.MAX_PRODUCTS", 50)
+    with pytest.warns(ConvergenceWarning):
+        solution = glru.solve(in_blocks(tmp_path, problem), tol=1e-8, solver="newton-cg", max_iter=10)
+    assert solution.n_passes <= 50 + 3 * 10
+
+
 def test_a_sample_saves_passes(tmp_path, monkeypatch):
     from tests.core import summary
 

@@ -28,6 +28,9 @@ from glru.sums import Floor, hessian_product
 MAX_INNER = 500
 """Conjugate-gradient steps in one outer iteration."""
 
+MAX_PRODUCTS = 5000
+"""Products with Hessians of rows in blocks, each a pass over the data, after which outer iterations take one each. Runs that converge take fewer."""
+
 LARGE, PANEL = 1 << 17, 1 << 18
 """Entries of dense data from which products in single precision pay for the copy, and entries of rows that stay in the cache between two products."""
 
@@ -418,21 +421,22 @@ def newton_cg_in_passes(problem: Problem, start: Point, stop: Stop) -> Run:
     diagonal = problem.loss.smoothness * problem.totals.column_norms**2
     diagonal[: problem.n_columns] += problem.quadratic
     diagonal[diagonal <= 0.0] = 1.0
-    first = 0.0
+    first, n_products = 0.0, 0
 
     def solve(point: Point, floor: Floor, gradient: Array) -> Array:
         """A Newton direction: the nearer to the optimum, the more accurate."""
-        nonlocal first
+        nonlocal first, n_products
         size = float(np.sqrt(gradient @ (gradient / diagonal)))
         first = max(first, size)
         share = np.sqrt(stop.tol) if problem.loss.self_concordance == 0.0 else np.sqrt(size / first) if first else 1.0
-        found, _ = class_conjugate_gradients(
+        found, taken = class_conjugate_gradients(
             lambda vector: _product_in_passes(problem, point, floor, vector[0, 0])[None, None],
             lambda vector: vector / diagonal,
             -gradient[None, None],
             np.array([np.clip(0.5 * share, 1e-8, 0.5)]),
-            MAX_INNER,
+            int(np.clip(MAX_PRODUCTS - n_products, 1, MAX_INNER)),
         )
+        n_products += taken
         return np.asarray(found[0, 0])
 
     return newton(problem, start, stop, (solve, diagonal))
