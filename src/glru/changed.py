@@ -41,7 +41,7 @@ from glru.updates.row_models import MAX_STEPS, RowEllipsoid, RowModels
 PRODUCT_TOL = 1e-13
 """Relative gap of a training by products: the radius of its certificate goes with the root."""
 
-LOCAL_ENOUGH = 1e-6
+LOCAL_ENOUGH = 1e-8
 """The share of the first gradient's norm below which Newton steps under the local certificate end."""
 
 CLOSE_GAP = 1e-6

@@ -32,14 +32,15 @@ def test_labels_follow_the_score_bounds(solution):
 
 
 def test_better_candidates_are_tighter(solution):
-    """carry, then newton, then everything together; every interval holds the retrained score."""
+    """Newton steps tighten every interval; by default they end where intervals are a negligible share of what they were."""
     queries = dense(50, 4, 3)
     widths = {}
     for candidate in ("carry", "newton", "auto"):
         lower, upper = glru.after(solution, CHANGE, candidate).score_bounds(queries)
         widths[candidate] = upper - lower
     assert np.all(widths["newton"] < 1e-3 * widths["carry"])
-    assert np.all(widths["auto"] <= np.minimum(widths["carry"], widths["newton"]) * (1.0 + 1e-12))
+    # Steps end once the gradient is a share of 1e-8 of what it was at the carried model.
+    assert np.all(widths["auto"] <= np.maximum(1e-8 * widths["carry"], widths["newton"]))
     assert np.median(widths["carry"]) < 0.5
     assert glru.after(solution, CHANGE).gap <= glru.after(solution, CHANGE, "newton").gap
 
