@@ -63,9 +63,12 @@ def test_held_out_predictions_of_separated_classes_are_masked():
 
 def test_regression_on_dependent_columns():
     X, _ = separated()
-    constant = np.column_stack([X, np.ones(60)])
+    y = X[:, 0] + X[:, 1]
+    predicted = glru.cross_val_predict(Ridge(alpha=0.0), np.column_stack([X, np.ones(60)]), y, cv=5)
+    np.testing.assert_allclose(predicted, y, atol=1e-9)
+    rounded = np.column_stack([X, 0.3 * X[:, 0] + 0.7 * X[:, 1]])
     with pytest.warns(UserWarning, match="in split 0 the optimum is not unique"):
-        predicted = glru.cross_val_predict(Ridge(alpha=0.0), constant, X[:, 0] + X[:, 1], cv=5)
+        predicted = glru.cross_val_predict(Ridge(alpha=0.0), rounded, y, cv=5)
     assert np.ma.getmaskarray(predicted).all()
 
 

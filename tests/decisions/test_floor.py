@@ -99,8 +99,8 @@ def test_rows_in_unlike_units_need_one_hessian_each(monkeypatch):
     made, init = [], ClassMetric.__init__
     monkeypatch.setattr(ClassMetric, "__init__", lambda self, *a, **k: (made.append(1), init(self, *a, **k))[1])
     found = glru.loocv(unlike_units(glru.Multinomial(), 40, 160), width="labels")
-    assert found.n_undetermined == found.n_trainings == 0 and found.decided_by["refine"] > 10
-    assert len(made) <= found.decided_by["refine"] + 6
+    assert found.n_undetermined == 0 and found.n_trainings == found.decided_by["training"] > 10
+    assert len(made) <= found.n_trainings + 6
 
 
 def test_narrowing_takes_what_labels_have_spared():
