@@ -233,10 +233,11 @@ def test_squares_of_tiny_slopes_that_underflow_keep_their_rounding(targets, weig
                 continue
             lower, upper = glru.after(solution, glru.RemoveRows([row])).coef_bounds()
             wrong += not lower[0] <= truth.coef[0] <= upper[0]
-            place = glru.Point(np.array([float(truth.coef[0])]))
-            lower, upper = LocalEllipsoid.at(problem.without(np.array([row])), place).coef_bounds()
-            assert upper[0] - lower[0] < 1e-9
-            wrong += not lower[0] <= truth.coef[0] <= upper[0]
+            for units in range(-8, 9):
+                place = glru.Point(np.array([float(truth.coef[0]) * (1.0 + units * 2.0**-52)]))
+                lower, upper = LocalEllipsoid.at(problem.without(np.array([row])), place).coef_bounds()
+                assert upper[0] - lower[0] < 1e-9
+                wrong += not lower[0] <= truth.coef[0] <= upper[0]
     assert wrong == 0
 
 

@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import glru
 from tests.cases import LOSSES, each
-from tests.core import assemble_gradient, duality, expand, sample_of, solvers, step_length
+from tests.core import assemble_gradient, dual_gap, duality, expand, sample_of, solvers, step_length
 from tests.decisions.retraining import carefully
 from tests.rows.data import SHAPES, in_blocks, make, mapped
 
@@ -124,6 +124,18 @@ def test_a_far_start_and_a_bad_sample(tmp_path, monkeypatch):
     monkeypatch.setattr(solvers, "_start_in_passes", lambda problem, start: glru.Point(np.zeros(3)))
     assert far.n_passes == bad.n_passes == glru.solve(blocks, tol=1e-8).n_passes + 2
     assert_certified(bad, problem)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_gap_of_a_point_whose_slopes_do_not_add_up_to_zero(seed, tmp_path):
+    """An intercept allows only dual points whose sum is zero: where the slopes have another, the gap is that of a point moved there."""
+    problem = make(glru.Logistic(), glru.L2(0.05), n=60, d=4, seed=seed, fit_intercept=True)
+    best = carefully(problem)
+    coef, intercept = best.coef + 0.01 * np.random.default_rng(seed).normal(size=4), best.intercept + 0.3
+    values = problem.loss.value(problem.y, problem.scores(coef, intercept))
+    excess = problem.weights @ values + problem.penalty.value(coef).sum() - best.primal_value
+    gap = dual_gap(in_blocks(tmp_path, problem), glru.Point(coef, intercept)).value
+    assert 0.005 < excess <= gap < 1.0
 
 
 def test_products_that_do_not_converge_end(tmp_path, monkeypatch):
